@@ -121,11 +121,10 @@ int render_check(const char *text, size_t n, const char *name, struct err *e)
     if (memchr(text, '\r', n) != NULL)
         return err_set(e, ERR_CONFIG, "template_crlf",
                        "%s holds a carriage return", name);
-    size_t len = sizeof shebang - 1;
-    if (n >= 2 && memcmp(text, "#!", 2) == 0 &&
-        (n < len || memcmp(text, shebang, len) != 0))
+    if (n >= 2 && memcmp(text, "#!", 2) == 0)
         return err_set(e, ERR_CONFIG, "template_shebang",
-                       "%s begins with #! but not with #!/bin/bash", name);
+                       "%s begins with a shebang, which the script has already",
+                       name);
     return 0;
 }
 

@@ -39,9 +39,8 @@ int render_script(int templates_dirfd, const struct workflow *w,
                   const struct limits *l, const struct render_job *job,
                   struct buf *out, struct err *e);
 
-/* May this text stand in a script? Not empty, no NUL, no CR, and where it
- * begins with "#!" it says /bin/bash, for that is what runs it. `name` is for
- * the error's text. Errors as render_script. */
+/* May this text stand in a script? Not empty, no NUL, no CR, no shebang
+ * (the script has one already). `name` is for the error's text. Errors as render_script. */
 int render_check(const char *text, size_t n, const char *name, struct err *e);
 
 /* The job's environment as "NAME=value" strings, each name once: the
