@@ -81,6 +81,7 @@ static const struct conf_key limit_keys[] = {
            "10000"),
     NUMBER("worker_idle_ms", limits.worker_idle_ms, 0, 600000, "30000"),
     NUMBER("worker_requests", limits.worker_requests, 1, 1000, "1000"),
+    NUMBER("submits_per_minute", limits.submits_per_minute, 1, 1000000, "600"),
     NUMBER("poll_ms", limits.poll_ms, 1000, 60000, "1000"),
     NUMBER("connections", limits.connections, 16, 20000, "512"),
     NUMBER("connections_per_peer", limits.connections_per_peer, 4, 20000,

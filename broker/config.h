@@ -46,6 +46,7 @@ struct config {
         int64_t request_deadline_ms; /* 10000: logs, cancel, artifacts */
         int64_t worker_idle_ms;      /* 30000 */
         int64_t worker_requests;     /* 1000 */
+        int64_t submits_per_minute;  /* 600: of one person; also the burst */
         int64_t poll_ms;             /* 1000: watch's jobs poll */
         int64_t connections, connections_per_peer;
         int64_t body_bytes; /* 49152 */
