@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-3.0-or-later
+ *
+ * Threads for requests that wait: two lanes, so that logs and artifacts of a
+ * stuck mount never take the threads of submit and cancel.
+ * Thread rule: pool_add from any thread.
+ */
+#ifndef BROKER_HTTP_POOL_H
+#define BROKER_HTTP_POOL_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct pool;
+
+/* `threads` threads and at most `queue` waiting items. */
+int pool_new(size_t threads, size_t queue, struct pool **out, struct err *e);
+/* Runs what is queued, then ends the threads. */
+void pool_free(struct pool *p);
+/* fn(arg) will run on a pool thread; -1 ERR_UNAVAILABLE busy when full. */
+int pool_add(struct pool *p, void (*fn)(void *), void *arg, struct err *e);
+
+#endif
