@@ -154,7 +154,7 @@ static void scripts(void **state)
 {
     (void)state;
     write_text("prelude.sh", "# prelude\nset -eu\n");
-    write_text("t.sh", "#!/bin/bash\necho \"$SLUICE_P_x\" \xe4\xb8\x89\n\n");
+    write_text("t.sh", "# body\necho \"$SLUICE_P_x\" \xe4\xb8\x89\n\n");
     script(FULL, "#!/bin/bash\n"
                  "#SBATCH --job-name=w-1." LOWER "\n"
                  "#SBATCH --partition=v100,a100\n"
@@ -176,7 +176,7 @@ static void scripts(void **state)
                  "#SBATCH --requeue\n"
                  "#SBATCH --gpus-per-node=v100:8\n"
                  "# prelude\nset -eu\n"
-                 "#!/bin/bash\necho \"$SLUICE_P_x\" \xe4\xb8\x89\n\n");
+                 "# body\necho \"$SLUICE_P_x\" \xe4\xb8\x89\n\n");
     script("resources: {nodes: 1, mem_per_cpu: 2G, gpus_per_node: 1}",
            "#!/bin/bash\n"
            "#SBATCH --job-name=w-1." LOWER "\n"
@@ -185,7 +185,7 @@ static void scripts(void **state)
            "#SBATCH --no-requeue\n"
            "#SBATCH --gpus-per-node=1\n"
            "# prelude\nset -eu\n"
-           "#!/bin/bash\necho \"$SLUICE_P_x\" \xe4\xb8\x89\n\n");
+           "# body\necho \"$SLUICE_P_x\" \xe4\xb8\x89\n\n");
     write_text("prelude.sh", "# prelude");
     write_text("t.sh", "true");
     script("resources: {}", "#!/bin/bash\n#SBATCH --job-name=w-1." LOWER

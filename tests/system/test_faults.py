@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parts die or hang in the middle of a submit: no job twice, none lost, right
+again after the restart, and an answer in time.
+"""
+import concurrent.futures
+import signal
+import threading
+import time
+
+import pytest
+import requests
+
+from site_under_test import FINAL, wait_for
+
+
+def names_in_slurm(site, since):
+    out = site.slurm("sacct", "-X", "-n", "-P", "-o", "JobName%80,JobIDRaw",
+                     "-S", since).stdout
+    return [line.split("|")[0] for line in out.splitlines()]
+
+
+def test_slurmctld_stopped(site, alice):
+    """202 and UNKNOWN within 15 s; status answers; one job after it goes on."""
+    start = time.strftime("%Y-%m-%dT%H:%M:%S")
+    with site.stopped("slurmctld"):
+        before = time.monotonic()
+        answer = alice.submit("gpu-canary")
+        took = time.monotonic() - before
+        assert answer.status_code == 202, answer.text
+        assert took < 15
+        job = answer.json()
+        assert job["state"] == "UNKNOWN" and job["reason"]["zh"]
+        wait_for(lambda: alice.status(job)["stale"], 20)
+        before = time.monotonic()
+        assert alice.get("/v1/jobs").status_code == 200
+        assert time.monotonic() - before < 1
+    done = alice.wait(job, seconds=120)
+    assert done["state"] == "COMPLETE", done
+    name = f"gpu-canary.{job['id'].removeprefix('job_').lower()}"
+    assert names_in_slurm(site, start).count(name) == 1
+
+
+@pytest.mark.parametrize("part", ["sluiced", "sluice-spawnd", "watch",
+                                  "worker"])
+def test_killed_in_the_middle_of_submits(site, alice, part):
+    """20 submits with their keys; the part is killed among them; each key is
+    sent again until it is answered: exactly one Slurm job for each."""
+    start = time.strftime("%Y-%m-%dT%H:%M:%S")
+    keys = [f"fault-{part}-{time.time_ns()}-{i}" for i in range(20)]
+    alice.job("gpu-canary")  # a warm worker
+
+    def post(key):
+        for _ in range(120):
+            try:
+                answer = requests.post(
+                    site.url + "/v1/jobs", timeout=30,
+                    json={"workflow": "gpu-canary", "params": {}},
+                    headers={"Idempotency-Key": key,
+                             "Authorization": "Bearer " + alice.token})
+            except requests.RequestException:
+                time.sleep(0.5)
+                continue
+            if answer.status_code in (201, 202):
+                return answer.json()["id"]
+            time.sleep(0.5)
+        pytest.fail(f"no answer for {key}: {answer.status_code} {answer.text}")
+
+    def kill():
+        time.sleep(0.05)
+        for pid in victims(site, alice, part):
+            try:
+                import os
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(1)
+        if part in ("sluiced", "sluice-spawnd"):
+            site.restart()
+    killer = threading.Thread(target=kill)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        killer.start()
+        ids = list(pool.map(post, keys))
+    killer.join()
+    assert len(set(ids)) == len(keys)
+    wait_for(site.ready, 60)
+    for job_id in ids:
+        done = alice.wait({"id": job_id}, seconds=180)
+        assert done["state"] == "COMPLETE", done
+    names = names_in_slurm(site, start)
+    for job_id in ids:
+        name = f"gpu-canary.{job_id.removeprefix('job_').lower()}"
+        assert names.count(name) == 1, name
+
+
+def victims(site, alice, part):
+    if part != "worker":
+        return [site.pid(part)]
+    import os
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as f:
+                line = f.read()
+            if b"sluice-slurm\0worker" in line and \
+                    f"Uid:\t{alice.uid}\t" in open(
+                        f"/proc/{entry}/status").read():
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def test_watch_dead_leaves_the_api_answering(site, alice):
+    job = alice.finished("gpu-canary")
+    pid = site.pid("watch")
+    site.signal("watch", signal.SIGKILL)
+    assert alice.status(job)["state"] == "COMPLETE"
+    wait_for(lambda: site.pid("watch") != pid, 30)
+    wait_for(site.ready, 30)
+    assert alice.finished("gpu-canary")["state"] == "COMPLETE"
+
+
+def test_slurmdbd_stopped_the_job_ends_on_slurmctlds_figures(site, alice):
+    with site.stopped("slurmdbd"):
+        done = alice.finished("gpu-canary", {"gpus": 2}, seconds=120)
+        assert done["state"] == "COMPLETE" and done["source"] == "slurmctld"
+        first = done["gpu_seconds"]
+    fixed = wait_for(lambda: (lambda j: j if j["source"] == "slurmdbd"
+                              else None)(alice.status(job=done)), 180)
+    assert abs(fixed["gpu_seconds"] - first) <= 2
+
+
+def test_a_worker_that_is_stopped_costs_one_request(site, alice, bob):
+    alice.finished("gpu-canary")
+    for pid in victims(site, alice, "worker"):
+        import os
+        os.kill(pid, signal.SIGSTOP)
+    before = time.monotonic()
+    answer = alice.submit("gpu-canary")
+    assert answer.status_code in (201, 202, 503)
+    assert time.monotonic() - before < 16
+    assert bob.finished("gpu-canary")["state"] == "COMPLETE"
+    if answer.status_code in (201, 202):
+        job = answer.json()
+        last = wait_for(lambda: (lambda j: j if j["state"] in FINAL |
+                                 {"UNKNOWN"} else None)(alice.status(job)), 90)
+        assert last["state"] in ("COMPLETE", "UNKNOWN")
+    assert wait_for(lambda: alice.submit("gpu-canary").status_code == 201, 60)
+
+
+def test_spawner_gone_is_503_and_comes_back(site, alice):
+    site.signal("sluice-spawnd", signal.SIGKILL)
+    answer = alice.submit("gpu-canary")
+    assert answer.status_code == 503
+    assert "Retry-After" in answer.headers
+    assert alice.get("/v1/jobs").status_code == 200
+    site.restart()
+    assert alice.finished("gpu-canary")["state"] == "COMPLETE"
