@@ -143,7 +143,7 @@ static int make(int root, const struct folder *f, struct err *e)
 static int add(const struct admin *a, const struct words *w, bool *made,
                struct err *e)
 {
-    struct folder f;
+    struct folder f = {0};
     int root, r;
 
     if (find_user(a, w, &f, e) != 0)
