@@ -35,9 +35,9 @@ enum { ROLE_COUNT = sizeof(role_words) / sizeof(role_words[0]) };
  * person (broker/proto.h), "rules" the key of the map itself. */
 static const char *const reserved[] = {"system", "rules", NULL};
 
-static const char *const person_keys[] = {"account", "slurm_account",  "qos",
-                                          "roles",   "groups",         "proof",
-                                          "gpus",    "shared_account", NULL};
+static const char *const person_keys[] = {
+    "account", "slurm_account",  "qos",        "roles", "groups", "proof",
+    "gpus",    "shared_account", "unix_group", NULL};
 
 /* Where we are in the file, for "file:line: /people/alice/roles: ...". */
 struct spot {
@@ -142,6 +142,7 @@ static void person_clear(struct person *p)
     free(p->account);
     free(p->slurm_account);
     free(p->qos);
+    free(p->unix_group);
     strs_clear(&p->groups);
     memset(p, 0, sizeof(*p));
 }
@@ -270,8 +271,8 @@ static int person_load(const char *name, const json_t *obj, struct spot *at,
 {
     json_pointer(at->pointer, sizeof(at->pointer), "/people", name);
     if (strcmp(name, "rules") == 0)
-        return bad(at, NULL, "people_later", e,
-                   "is not supported yet: name each person");
+        return bad(at, NULL, "people_rules", e,
+                   "must have been expanded (auth/rules.h)");
     if (!name_valid(name))
         return bad(at, NULL, "people_name", e, "is not a valid name");
     if (!json_is_object(obj))
@@ -286,6 +287,8 @@ static int person_load(const char *name, const json_t *obj, struct spot *at,
                  &out->slurm_account, e) != 0 ||
         get_word(obj, "qos", SLURM_WORD_MAX, slurm_word_valid, at, &out->qos,
                  e) != 0 ||
+        get_word(obj, "unix_group", ACCOUNT_MAX, account_valid, at,
+                 &out->unix_group, e) != 0 ||
         get_roles(obj, at, &out->roles, e) != 0 ||
         get_groups(obj, at, &out->groups, e) != 0 ||
         get_proof(obj, at, &out->proof, e) != 0 ||
@@ -441,6 +444,8 @@ static json_t *person_json(const struct people *all, const struct person *p)
         r |= json_put_str(o, "slurm_account", p->slurm_account);
     if (p->qos != NULL)
         r |= json_put_str(o, "qos", p->qos);
+    if (p->unix_group != NULL)
+        r |= json_put_str(o, "unix_group", p->unix_group);
     r |= json_put(o, "roles", roles_json(p->roles));
     r |= json_put(o, "groups", strs_json(&p->groups));
     r |= json_put_str(o, "proof",

@@ -30,6 +30,7 @@ struct person {
     char *account;       /* Unix account; NULL: no jobs (operator, auditor) */
     char *slurm_account; /* Slurm account to charge; NULL: Slurm's default */
     char *qos;           /* NULL: Slurm's default */
+    char *unix_group;    /* NULL: none; the account must be a member */
     unsigned roles;      /* bits of enum role */
     struct strs groups;  /* ours, what allow.groups means */
     enum proof proof;    /* what a researcher's act needs */
@@ -37,11 +38,11 @@ struct person {
 };
 
 struct people;
-/* tree: {name: {account, slurm_account, qos, roles, groups, proof, gpus}, ...}
- * plus rules (`rules:` is refused until the identity work by name
- * people_later). Two people on one account are refused unless
- * `shared_account: true`. Errors ERR_CONFIG: people_unknown_key people_type
- * people_missing people_name people_role people_account_shared people_later. */
+/* tree: {name: {account, unix_group, slurm_account, qos, roles, groups, proof,
+ * gpus}, ...}, its rules expanded (auth/rules.h; people_rules otherwise). Two
+ * people on one account are refused unless `shared_account: true`. Errors
+ * ERR_CONFIG: people_unknown_key people_type people_missing people_name
+ * people_role people_account_shared people_rules. */
 int people_load(const json_t *tree, const char *file,
                 const struct yaml_lines *lines, struct people **out,
                 struct err *e);

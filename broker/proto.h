@@ -119,7 +119,7 @@
  *     "shell":S} | {"error":S}}}
  *    error: account_unknown account_lookup (NSS failed: keep what was known)
  *     account_uid account_service account_shell account_group account_expired
- *     account_home account_self account_too_large
+ *     account_home account_self account_too_large account_not_member
  *
  * 7. root -> sluice-spawnd / sluiced admin sockets
  *    {"v":1,"admin":"load","id":"<sha256>"}    -> {"v":1,"ok":bool,"error"}

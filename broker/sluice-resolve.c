@@ -174,6 +174,20 @@ static check_fn *const people_checks[] = {
 static check_fn *const self_checks[] = {check_self, check_home, check_size,
                                         NULL};
 
+/* The group that an entry asks for: who left it is refused from now on. */
+static const char *check_member(const struct account *a, const char *unix_group)
+{
+    const struct group *g;
+
+    if (unix_group == NULL)
+        return NULL;
+    g = getgrnam(unix_group);
+    for (int i = 0; g != NULL && i < a->ngroups; i++)
+        if (a->groups[i] == g->gr_gid)
+            return NULL;
+    return "account_not_member";
+}
+
 static const char *look_up(struct resolver *r, const char *name,
                            struct account *a)
 {
@@ -221,8 +235,9 @@ static json_t *account_json(const struct account *a, const char *wrong)
     return o;
 }
 
-static json_t *resolve_one(struct resolver *r, const char *name)
+static json_t *resolve_one(struct resolver *r, const struct person *p)
 {
+    const char *name = p->account;
     check_fn *const *checks = r->cfg.self_mode ? self_checks : people_checks;
     struct account a;
     const char *wrong;
@@ -231,6 +246,8 @@ static json_t *resolve_one(struct resolver *r, const char *name)
     wrong = look_up(r, name, &a);
     for (size_t i = 0; wrong == NULL && checks[i] != NULL; i++)
         wrong = checks[i](r, &a);
+    if (wrong == NULL)
+        wrong = check_member(&a, p->unix_group);
     if (wrong != NULL)
         log_event(LOG_WARN_, "account_refused", NULL, "account", name, "code",
                   wrong, NULL);
@@ -245,7 +262,8 @@ static json_t *resolve_all(struct resolver *r, const struct people *people)
         const char *name = people_at(people, i)->account;
         if (name == NULL || json_object_get(accounts, name) != NULL)
             continue;
-        if (json_put(accounts, name, resolve_one(r, name)) != 0) {
+        if (json_put(accounts, name, resolve_one(r, people_at(people, i))) !=
+            0) {
             json_decref(accounts);
             accounts = NULL;
         }

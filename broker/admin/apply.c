@@ -7,6 +7,7 @@
 #include "broker/admin/admin.h"
 #include "broker/admin/diff.h"
 #include "broker/admin/lint.h"
+#include "broker/admin/map.h"
 #include "broker/admin/push.h"
 #include "broker/generation.h"
 
@@ -33,7 +34,7 @@ static int compile(struct apply *p, struct err *e)
     int r = -1;
 
     keys = admin_read_json(p->a->paths.public_keys, e);
-    if (keys == NULL || config_people(p->a->config_file, &people, e) != 0)
+    if (keys == NULL || map_read(p->a, &people, e) != 0)
         goto out;
     r = generation_install(c->paths.store, c->paths.workflows,
                            c->paths.templates, people, keys, p->a->group, p->id,

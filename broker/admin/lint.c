@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "broker/admin/lint.h"
+#include "broker/admin/map.h"
 
 #include "auth/people.h"
 #include "base/clock.h"
@@ -385,6 +386,7 @@ static void lint_people(struct lint *l, const struct admin *a)
 {
     struct yaml_lines *lines = NULL;
     json_t *tree = read_yaml(l, a->config_file, &lines);
+    json_t *map = NULL;
     struct people *people = NULL;
     struct err e = ERR_INIT;
 
@@ -392,12 +394,14 @@ static void lint_people(struct lint *l, const struct admin *a)
         lint_say(l, a->config_file, 0, "people_missing",
                  "there is no people: section");
     else if (tree != NULL &&
-             people_load(json_object_get(tree, "people"), a->config_file, lines,
-                         &people, &e) != 0)
+             (map_expand(json_object_get(tree, "people"), a->config_file, lines,
+                         &map, &e) != 0 ||
+              people_load(map, a->config_file, lines, &people, &e) != 0))
         lint_err(l, a->config_file, &e);
     else if (tree != NULL)
         lint_accounts(l, a, people, lines);
     people_free(people);
+    json_decref(map);
     json_decref(tree);
     yaml_lines_free(lines);
 }

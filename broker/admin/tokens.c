@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "broker/admin/admin.h"
 #include "broker/admin/keys.h"
+#include "broker/admin/map.h"
 
 #include <argp.h>
 #include <fcntl.h>
@@ -106,7 +107,7 @@ static int check_person(const struct admin *a, const struct issue *w,
     json_t *tree = NULL;
     int r = -1;
 
-    if (config_people(a->config_file, &tree, e) != 0)
+    if (map_read(a, &tree, e) != 0)
         return -1;
     if (people_load(tree, a->config_file, NULL, &people, e) != 0)
         goto out;

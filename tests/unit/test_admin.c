@@ -384,9 +384,6 @@ static void what_is_later_is_refused_by_name(void **state)
     says(admin_check, "", ADMIN_REFUSED, "retry");
     free(good);
     free(text);
-    people("roles: [researcher]");
-    site_people(&site, "people:\n  rules: []\n");
-    says(admin_check, "", ADMIN_REFUSED, "people_later");
 }
 
 static void templates_must_parse_and_exist(void **state)

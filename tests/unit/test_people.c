@@ -147,10 +147,10 @@ static void names_that_mean_something_else_are_refused(void **state)
             "people_name", NULL);
 }
 
-static void rules_are_refused_by_name_until_they_exist(void **state)
+static void rules_must_have_been_expanded(void **state)
 {
     (void)state;
-    refused("people:\n  rules: [{login: x}]\n", "people_later", "rules");
+    refused("people:\n  rules: [{login: x}]\n", "people_rules", "rules");
 }
 
 static void two_people_share_an_account_only_if_both_say_so(void **state)
@@ -206,7 +206,7 @@ int main(void)
         cmocka_unit_test(the_canonical_form_reads_back_the_same),
         cmocka_unit_test(entries_are_checked),
         cmocka_unit_test(names_that_mean_something_else_are_refused),
-        cmocka_unit_test(rules_are_refused_by_name_until_they_exist),
+        cmocka_unit_test(rules_must_have_been_expanded),
         cmocka_unit_test(two_people_share_an_account_only_if_both_say_so),
         cmocka_unit_test(roles_are_words_and_bits),
     };
