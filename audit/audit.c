@@ -45,11 +45,6 @@ static const char *const kind_names[] = {[AUDIT_DECIDED] = "decided",
                                          [AUDIT_REFUSED] = "refused",
                                          [AUDIT_NOTICED] = "noticed"};
 
-const char *audit_kind_name(enum audit_kind k)
-{
-    return kind_names[k];
-}
-
 /* --- append --- */
 
 static const char sql_insert[] =
@@ -74,7 +69,7 @@ static char *leaf_text(const struct audit_row *r, int64_t at_ms, size_t *n,
     int rc = 0;
 
     rc |= json_put_int(o, "v", 1);
-    rc |= json_put_str(o, "kind", audit_kind_name(r->kind));
+    rc |= json_put_str(o, "kind", kind_names[r->kind]);
     rc |= json_put_int(o, "at_ms", at_ms);
     rc |= json_put_str(o, "request", r->request);
     rc |= json_put(o, "principal", int_or_null(r->principal));
@@ -102,7 +97,7 @@ static int insert_leaf(struct db *d, const struct audit_row *r, int64_t seq,
         return -1;
     db_bind_int(s, 1, seq);
     db_bind_int(s, 2, at_ms);
-    db_bind_text(s, 3, audit_kind_name(r->kind));
+    db_bind_text(s, 3, kind_names[r->kind]);
     db_bind_text(s, 4, r->request);
     if (r->principal)
         db_bind_int(s, 5, r->principal);

@@ -26,7 +26,6 @@ enum audit_kind {
     AUDIT_REFUSED, /* refused before an identity was known, a minute's sum */
     AUDIT_NOTICED  /* seen in Slurm, and not decided by us */
 };
-const char *audit_kind_name(enum audit_kind k);
 
 enum { AUDIT_LEAF_MAX = 16 * 1024, AUDIT_LIST_MAX = 500 };
 

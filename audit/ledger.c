@@ -515,11 +515,6 @@ static int apply_usage(struct db *d, const struct whose *w,
 static const char *const source_names[] = {
     [LEDGER_SLURMCTLD] = "slurmctld", [LEDGER_SLURMDBD] = "slurmdbd"};
 
-const char *ledger_source_name(enum ledger_source s)
-{
-    return source_names[s];
-}
-
 static const char sql_alias_find[] =
     "SELECT a.run_id, r.job FROM run_alias a JOIN run r ON r.id = a.run_id"
     " WHERE a.kind = ?1 AND a.value = ?2";
@@ -691,7 +686,7 @@ static int raw_add(struct db *d, const struct ledger_run *r, const char *key,
 
     if (!s)
         return -1;
-    db_bind_text(s, 1, ledger_source_name(r->source));
+    db_bind_text(s, 1, source_names[r->source]);
     db_bind_text(s, 2, r->cluster);
     db_bind_text(s, 3, key);
     db_bind_int(s, 4, r->observed_at);
@@ -832,7 +827,7 @@ static int figure_of(const struct ledger_run *r, struct figure *f,
     /* Slurm cancels before the start with start = NO_VAL or after the end. */
     if (f->started_at > f->ended_at)
         f->started_at = 0;
-    snprintf(f->source, sizeof f->source, "%s", ledger_source_name(r->source));
+    snprintf(f->source, sizeof f->source, "%s", source_names[r->source]);
     snprintf(f->state, sizeof f->state, "%s", r->state ? r->state : "");
     for (int i = 0; i < f->gpus.n; i++) {
         if (ledger_gpu_seconds(f->gpus.v[i].count, f->started_at, f->ended_at,

@@ -90,7 +90,6 @@ void ledger_month(int64_t t, int64_t *start, int64_t *stop, char *name);
 /* --- runs --- */
 
 enum ledger_source { LEDGER_SLURMCTLD, LEDGER_SLURMDBD };
-const char *ledger_source_name(enum ledger_source s);
 
 struct ledger_run {  /* all borrowed */
     const char *job; /* ULID */

@@ -285,7 +285,8 @@ static int revoked_refresh(struct token_revoked *r, struct err *e)
     return rc;
 }
 
-int token_revoked_check(struct token_revoked *r, const char *id, struct err *e)
+/* -1: revoked, or the list can't be read. */
+static int check_revoked(struct token_revoked *r, const char *id, struct err *e)
 {
     bool found = false;
     int rc;
@@ -579,7 +580,7 @@ int token_verify(const struct token_keys *k, struct token_revoked *r,
 {
     if (verify(k, audience, text, len, now, out, e) != 0)
         return -1;
-    if (token_revoked_check(r, out->id, e) == 0)
+    if (check_revoked(r, out->id, e) == 0)
         return 0;
     token_claims_clear(out);
     return -1;
@@ -834,7 +835,7 @@ int token_verify_cached(struct token_cache *c, const struct token_keys *k,
             return -1;
         cache_put(c, key, out, epoch);
     }
-    if (token_revoked_check(r, out->id, e) == 0)
+    if (check_revoked(r, out->id, e) == 0)
         return 0;
     token_claims_clear(out);
     return -1;

@@ -47,8 +47,6 @@ void token_keys_free(struct token_keys *k);
 struct token_revoked;
 struct token_revoked *token_revoked_new(const char *path);
 void token_revoked_free(struct token_revoked *r);
-int token_revoked_check(struct token_revoked *r, const char *id,
-                        struct err *e); /* -1: token_revoked, or unavailable */
 
 /* Verify signature, alg, iss, aud (cluster name), exp, nbf/iat, revocation.
  * ERR_UNAUTHENTIC: token_malformed token_algorithm token_key token_signature

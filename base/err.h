@@ -19,10 +19,10 @@ enum err_class {
     ERR_DENIED,      /* 403: known, and not allowed */
     ERR_NOT_FOUND,   /* 404: absent, foreign, or forbidden to see */
     ERR_CONFLICT,    /* 409: another request or state is in the way */
-    ERR_TOO_LARGE,   /* 413/431: over a named maximum */
+    ERR_TOO_LARGE,   /* 413/414: over a named maximum */
     ERR_UNSUPPORTED, /* 405/411/415/421: a form this server does not take */
     ERR_LIMITED,     /* 429: too many, come again */
-    ERR_SLURM,       /* 422/409: Slurm itself said no; nothing was started */
+    ERR_SLURM,       /* 422: Slurm itself said no; nothing was started */
     ERR_UNAVAILABLE, /* 503: a part we need is down or slow; nothing started */
     ERR_UNKNOWN,     /* 202: sent, and the answer was lost */
     ERR_CONFIG,      /* start-up: configuration, ownership, modes */

@@ -504,7 +504,6 @@ int config_paths(const struct config *c, struct config_paths *out,
         {out->revoked, sizeof(out->revoked), c->paths.keys, "revoked.json"},
         {out->public_keys, sizeof(out->public_keys), c->paths.keys,
          "public.json"},
-        {out->current, sizeof(out->current), c->paths.store, "current"},
     };
 
     memset(out, 0, sizeof(*out));

@@ -27,7 +27,7 @@ struct config {
     struct {
         char *sluice, *spawn, *watch; /* service accounts */
         int64_t min_uid;
-        /* resolved at load by config_resolve_accounts */
+        /* by config_resolve_accounts */
         uid_t sluice_uid, spawn_uid, watch_uid;
         gid_t sluice_gid, spawn_gid, watch_gid;
     } accounts;
@@ -62,8 +62,8 @@ int config_resolve_accounts(struct config *c, struct err *e);
 /* The `people:` section as a tree (owned), for sluice-admin only. */
 int config_people(const char *path, json_t **out, struct err *e);
 
-/* Fixed places below run_dir, spawn_dir, keys, store. Owned strings made by
- * config_load. */
+/* Fixed places below run_dir, spawn_dir and keys: config_paths. ERR_CONFIG
+ * config_path_too_long. */
 struct config_paths {
     char spawn_sock[108];  /* run_dir/spawn/spawn.sock */
     char admin_sock[108];  /* run_dir/sluiced/admin.sock */
@@ -74,7 +74,6 @@ struct config_paths {
     char tokens[256];      /* keys/tokens.json (0600 root): what was issued */
     char revoked[256];     /* keys/revoked.json (0640 root:sluice) */
     char public_keys[256]; /* keys/public.json (0640 root:sluice) */
-    char current[256];     /* store/current -> <sha256> */
 };
 int config_paths(const struct config *c, struct config_paths *out,
                  struct err *e);

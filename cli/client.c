@@ -93,6 +93,7 @@ int client_new(const char *url, const char *token_file, struct client **out,
 
     if (c == NULL)
         return err_nomem(e);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
     c->curl = curl_easy_init();
     if (c->curl == NULL || set_url(c, url, e) < 0) {
         client_free(c);

@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 
 #include <argp.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +152,5 @@ int main(int argc, char **argv)
     if (is_admin(argv[a.first]))
         return run_admin(argc - a.first, argv + a.first);
     from_environment(&cli);
-    curl_global_init(CURL_GLOBAL_DEFAULT);
     return run_command(&cli, argc - a.first, argv + a.first);
 }

@@ -34,7 +34,7 @@ elseif(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   target_compile_options(sluice_flags INTERFACE
     -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 endif()
-target_link_options(sluice_flags INTERFACE -Wl,-z,relro,-z,now)
+target_link_options(sluice_flags INTERFACE -Wl,-z,relro,-z,now,--as-needed)
 if(NOT SLUICE_SANITIZE)
   # pie only where the link allows it; CMAKE_POSITION_INDEPENDENT_CODE compiles
   include(CheckPIESupported)

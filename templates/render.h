@@ -40,7 +40,8 @@ int render_script(int templates_dirfd, const struct workflow *w,
                   struct buf *out, struct err *e);
 
 /* May this text stand in a script? Not empty, no NUL, no CR, no shebang
- * (the script has one already). `name` is for the error's text. Errors as render_script. */
+ * (the script has one already). `name` is for the error's text. Errors as
+ * render_script. */
 int render_check(const char *text, size_t n, const char *name, struct err *e);
 
 /* The job's environment as "NAME=value" strings, each name once: the

@@ -13,7 +13,7 @@
 
 /* The context of broker/jobs/actions.h for this request. */
 int api_ask(struct http_request *r, struct ask *out, struct err *e);
-/* 200 with r->out as JSON, as the jobs' functions wrote it. */
+/* r->out is the answer, JSON as the jobs' functions wrote it. */
 int api_answer_text(struct http_request *r, unsigned status);
 int api_etag(struct http_request *r, const struct doc_version *v,
              struct err *e);

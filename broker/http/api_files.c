@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static int jobs_words_headers(struct http_request *r, struct err *e)
+static int attachment_headers(struct http_request *r, struct err *e)
 {
     if (answer_header(r, "Content-Security-Policy", "sandbox", e) < 0 ||
         answer_header(r, "Content-Disposition", "attachment", e) < 0)
@@ -56,7 +56,7 @@ static int answer_log_text(struct http_request *r, struct buf *bytes,
         answer_header_int(r, "X-Sluice-Size", n->size, e) < 0 ||
         answer_header(r, "X-Sluice-Complete", n->complete ? "true" : "false",
                       e) < 0 ||
-        jobs_words_headers(r, e) < 0)
+        attachment_headers(r, e) < 0)
         return -1;
     buf_clear(&r->out);
     r->out = *bytes;
@@ -152,7 +152,7 @@ int api_artifact(struct http_request *r, struct err *e)
     if (api_ask(r, &a, e) < 0 ||
         jobs_artifact(&a, r->args[0], r->args[1], 0, PROTO_LOG_MAX, &piece, &n,
                       e) < 0 ||
-        jobs_words_headers(r, e) < 0)
+        attachment_headers(r, e) < 0)
         goto out;
     r->status = 200;
     r->content_type = "application/octet-stream";

@@ -11,8 +11,10 @@ int api_healthz(struct http_request *r, struct err *e)
 {
     json_t *o = json_object();
 
-    if (json_put_str(o, "status", "ok") < 0)
+    if (json_put_str(o, "status", "ok") < 0) {
+        json_decref(o);
         return err_nomem(e);
+    }
     return answer_json(r, 200, o, e);
 }
 

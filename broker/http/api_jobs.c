@@ -180,12 +180,16 @@ static int sleep_until_changed(struct http_request *r, const struct ask *a,
                                const struct doc_version *v)
 {
     char ulid[ULID_LEN + 1];
+    int rc;
 
     if (id_job_parse(r->args[0], ulid) < 0 || !server_sleep(r))
         return 0;
-    if (jobs_wait_register(a->service->waiters, a->reader, ulid, v->version,
-                           r->wait_until_ms, on_change, r, NULL) != 0)
-        server_wake(r); /* it changed meanwhile, or no room to wait */
+    rc = waiters_register(a->service->waiters, a->reader, ulid, v->version,
+                          r->wait_until_ms, on_change, r, NULL);
+    if (rc < 0)
+        r->wait_until_ms = 1; /* no room to wait: answered as it is now */
+    if (rc != 0)
+        server_wake(r); /* else it may be another thread's already */
     return HANDLER_WAIT;
 }
 

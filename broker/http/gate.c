@@ -21,7 +21,6 @@ static const char *const identity_prefixes[] = {"Tailscale-", "X-Forwarded-",
                                                 "X-Remote-",  "Remote-User"};
 
 struct seen {
-    const struct http_request *r;
     unsigned count[sizeof(once) / sizeof(once[0])];
     bool identity;
 };
@@ -50,7 +49,7 @@ static enum MHD_Result note_header(void *cls, enum MHD_ValueKind kind,
 
 static int check_headers(const struct http_request *r, struct err *e)
 {
-    struct seen s = {.r = r};
+    struct seen s = {.identity = false};
 
     MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, note_header,
                                 &s);

@@ -8,31 +8,26 @@
 
 static int by_token(struct http_request *r, const char *header, struct err *e)
 {
-    struct db *reader = server_reader(r->server, e);
-    const char *text = header + strlen("Bearer ");
+    const char *text;
 
-    if (reader == NULL)
-        return -1;
     if (strncasecmp(header, "Bearer ", strlen("Bearer ")) != 0)
         return err_set(e, ERR_UNAUTHENTIC, "token_missing",
                        "the Authorization header is not a bearer token");
-    return identity_by_token(server_service(r->server), reader, text,
-                             strlen(text), r->client, &r->identity, e);
+    text = header + strlen("Bearer ");
+    return identity_by_token(server_service(r->server), text, strlen(text),
+                             r->client, &r->identity, e);
 }
 
 static int by_uid(struct http_request *r, struct err *e)
 {
     const char *mark = request_header(r, "X-Sluice");
-    struct db *reader = server_reader(r->server, e);
 
-    if (reader == NULL)
-        return -1;
     if (request_header(r, "Sec-Fetch-Site") == NULL &&
         (mark == NULL || strcmp(mark, "1") != 0))
         return err_set(e, ERR_DENIED, "browser_header",
                        "a request without a token must carry X-Sluice: 1");
-    return identity_by_uid(server_service(r->server), reader, r->peer_uid,
-                           &r->identity, e);
+    return identity_by_uid(server_service(r->server), r->peer_uid, &r->identity,
+                           e);
 }
 
 int identify(struct http_request *r, struct err *e)

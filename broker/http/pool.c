@@ -86,7 +86,7 @@ int pool_new(size_t threads, size_t queue, struct pool **out, struct err *e)
     return 0;
 }
 
-void pool_free(struct pool *p)
+void pool_stop(struct pool *p)
 {
     if (p == NULL)
         return;
@@ -96,6 +96,14 @@ void pool_free(struct pool *p)
     pthread_mutex_unlock(&p->lock);
     for (size_t i = 0; i < p->nthreads; i++)
         pthread_join(p->threads[i], NULL);
+    p->nthreads = 0;
+}
+
+void pool_free(struct pool *p)
+{
+    if (p == NULL)
+        return;
+    pool_stop(p);
     pthread_cond_destroy(&p->work);
     pthread_mutex_destroy(&p->lock);
     free(p->ring);

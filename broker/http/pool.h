@@ -16,9 +16,12 @@ struct pool;
 
 /* `threads` threads and at most `queue` waiting items. */
 int pool_new(size_t threads, size_t queue, struct pool **out, struct err *e);
-/* Runs what is queued, then ends the threads. */
-void pool_free(struct pool *p);
-/* fn(arg) will run on a pool thread; -1 ERR_UNAVAILABLE busy when full. */
+/* Runs what is queued, then ends the threads; pool_add still answers (busy).
+ * NULL is fine in both. */
+void pool_stop(struct pool *p);
+void pool_free(struct pool *p); /* stops first */
+/* fn(arg) will run on a pool thread; -1 ERR_UNAVAILABLE busy when full or
+ * stopped. */
 int pool_add(struct pool *p, void (*fn)(void *), void *arg, struct err *e);
 
 #endif

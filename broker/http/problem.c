@@ -18,17 +18,16 @@ static const struct {
     const char *code;
     unsigned status;
 } by_code[] = {
-    {"http_chunked", 411},          {"method_not_allowed", 405},
-    {"http_method", 501},           {"http_host", 421},
-    {"http_target_too_long", 414},  {"idempotency_key_reused", 422},
-    {"range_not_satisfiable", 416}, {"http_headers_too_large", 431},
+    {"http_chunked", 411},         {"method_not_allowed", 405},
+    {"http_method", 501},          {"http_host", 421},
+    {"http_target_too_long", 414}, {"idempotency_key_reused", 422},
 };
 
 /* A prefix of codes that means: understood, and its values are wrong. */
 static const char *const unprocessable[] = {"param_", "secret_", "path_",
                                             "workflow_"};
 
-unsigned problem_status(const struct err *e)
+static unsigned status_of(const struct err *e)
 {
     for (size_t i = 0; i < sizeof(by_code) / sizeof(by_code[0]); i++) {
         if (strcmp(by_code[i].code, e->code) == 0)
@@ -50,12 +49,10 @@ static bool wants_chinese(const struct http_request *r)
     return v != NULL && strncmp(v, "zh", 2) == 0;
 }
 
-static const char *title_of(const struct http_request *r, const struct err *e,
-                            bool chinese)
+static const char *title_of(const struct err *e, bool chinese)
 {
     const struct message *m = message_find(e->code);
 
-    (void)r;
     if (m == NULL)
         m = message_find(err_class_name(e->class));
     if (m == NULL)
@@ -96,7 +93,7 @@ static json_t *document(const struct http_request *r, const struct err *e,
     json_t *o = json_object();
     int bad =
         json_put_str(o, "type", "about:blank") |
-        json_put_str(o, "title", title_of(r, e, wants_chinese(r))) |
+        json_put_str(o, "title", title_of(e, wants_chinese(r))) |
         json_put_int(o, "status", status) | json_put_str(o, "detail", e->text) |
         json_put_str(o, "code", e->code) | json_put_str(o, "request_id", r->id);
 
@@ -122,7 +119,7 @@ static void add_headers(struct http_request *r, unsigned status)
 
 void problem_answer(struct http_request *r, const struct err *e)
 {
-    unsigned status = problem_status(e);
+    unsigned status = status_of(e);
 
     if (answer_json(r, status, document(r, e, status), NULL) < 0) {
         buf_reset(&r->out);

@@ -10,7 +10,6 @@
 #include "base/err.h"
 #include "broker/http/request.h"
 
-unsigned problem_status(const struct err *e);
 /* Make the request's answer from an error. Never fails: with no memory it is a
  * fixed text. Sets WWW-Authenticate (401), Retry-After (409, 429, 503). */
 void problem_answer(struct http_request *r, const struct err *e);

@@ -14,7 +14,7 @@ static const struct route table[] = {
     {"POST", "/v1/jobs", api_submit, 0},
     {"POST", "/v1/jobs/submit", api_submit, 0},
     {"GET", "/v1/jobs", api_jobs, ROUTE_INLINE},
-    {"GET", "/v1/jobs/{}", api_job, ROUTE_INLINE | ROUTE_WAIT},
+    {"GET", "/v1/jobs/{}", api_job, ROUTE_INLINE},
     {"GET", "/v1/jobs/{}/script", api_script, 0},
     {"GET", "/v1/jobs/{}/attempts", api_attempts, ROUTE_INLINE},
     {"GET", "/v1/jobs/{}/logs", api_logs, ROUTE_SLOW},
@@ -34,8 +34,7 @@ const struct route *route_table(size_t *count)
     return table;
 }
 
-/* Match path against pattern; segments of "{}" are cut out of path in place
- * (NULs are written only by take_args, after a full match). */
+/* NULs are written into path only by take_args, after a full match. */
 static bool matches(const char *pattern, const char *path)
 {
     while (*pattern != '\0') {

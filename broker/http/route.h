@@ -13,8 +13,7 @@
 enum route_flags {
     ROUTE_OPEN = 1,   /* no identity asked (healthz, readyz) */
     ROUTE_INLINE = 2, /* runs on the HTTP thread: reads SQLite only */
-    ROUTE_SLOW = 4,   /* logs, artifacts: their own lane of the pool */
-    ROUTE_WAIT = 8    /* GET of a job: takes ?wait= */
+    ROUTE_SLOW = 4    /* logs, artifacts: their own lane of the pool */
 };
 
 typedef int route_handler(struct http_request *r, struct err *e);
@@ -28,7 +27,7 @@ struct route {
 
 /* Find the route of r->method and r->path, and set r->route and r->args. HEAD
  * finds GET's. ERR_NOT_FOUND route_unknown, ERR_UNSUPPORTED method_not_allowed
- * (`allow` then names the methods there are; borrowed static storage). */
+ * (allow, the caller's, then names the methods there are; else it is ""). */
 int route_find(struct http_request *r, char *allow, size_t allow_size,
                struct err *e);
 /* The whole table, for tests. */

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -29,6 +30,7 @@ enum {
     SLOW_THREADS = 16,
     SLOW_QUEUE = 128, /* logs, artifacts */
     IDLE_SECONDS = 120,
+    QUIET_MS = 1000, /* at an end: for answers that are on their way */
     HEADER_MEMORY = 128 * 1024
 };
 
@@ -46,6 +48,7 @@ struct server {
     pthread_key_t reader;
     bool have_key;
     atomic_bool stopping;
+    atomic_int requests; /* begun and not completed */
 };
 
 struct service *server_service(struct server *s)
@@ -99,7 +102,7 @@ static void common_headers(struct http_request *r, struct MHD_Response *m)
     MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(m, "Cache-Control", "no-store");
     MHD_add_response_header(m, "X-Request-Id", r->id);
-    if (r->close)
+    if (r->close || atomic_load(&r->server->stopping))
         MHD_add_response_header(m, "Connection", "close");
     for (size_t i = 0; i < r->nheaders; i++)
         MHD_add_response_header(m, r->headers[i].name, r->headers[i].value);
@@ -245,10 +248,12 @@ static void *on_target(void *cls, const char *uri, struct MHD_Connection *c)
     r->listener = l->kind;
     r->connection = c;
     r->target = strdup(uri);
-    if (r->target != NULL)
-        return r;
-    request_unref(r);
-    return NULL;
+    if (r->target == NULL) {
+        request_unref(r);
+        return NULL;
+    }
+    atomic_fetch_add(&l->server->requests, 1);
+    return r;
 }
 
 static size_t keep_escapes(void *cls, struct MHD_Connection *c, char *s)
@@ -334,10 +339,13 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **state,
     (void)cls;
     (void)c;
     (void)why;
-    if (r != NULL && r->stream != NULL)
-        stream_reader_gone(r->stream);
-    request_unref(r);
     *state = NULL;
+    if (r == NULL)
+        return;
+    if (r->stream != NULL)
+        stream_reader_gone(r->stream);
+    atomic_fetch_sub(&r->server->requests, 1);
+    request_unref(r);
 }
 
 /* ---- start and stop --------------------------------------------------- */
@@ -366,7 +374,7 @@ static int start_daemon(struct listener *l, int fd, struct err *e)
                    "libmicrohttpd did not start");
 }
 
-/* "127.0.0.1:8080": loopback addresses only (design: bearer tokens only). */
+/* "127.0.0.1:8080": loopback addresses only (bearer tokens only). */
 static int parse_loopback(const char *text, struct sockaddr_in *a,
                           struct err *e)
 {
@@ -459,6 +467,17 @@ static void quiesce(struct listener *l)
         close(fd);
 }
 
+/* Until every request is completed; one whose client doesn't go on is not
+ * waited for. */
+static void await_quiet(struct server *s)
+{
+    static const struct timespec tick = {0, 5 * 1000000};
+    int64_t until = clock_mono_ms() + QUIET_MS;
+
+    while (atomic_load(&s->requests) > 0 && clock_left_ms(until) > 0)
+        nanosleep(&tick, NULL);
+}
+
 void server_stop(struct server *s)
 {
     if (s == NULL)
@@ -466,13 +485,17 @@ void server_stop(struct server *s)
     atomic_store(&s->stopping, true); /* nobody goes to sleep any more */
     quiesce(&s->loopback);
     quiesce(&s->local);
-    pool_free(s->fast); /* what is in flight finishes, then is answered */
-    pool_free(s->slow);
     waiters_wake_all(s->service->waiters);
+    await_quiet(s);     /* some of them go through the pool again */
+    pool_stop(s->fast); /* what is in flight finishes, then is answered */
+    pool_stop(s->slow);
+    await_quiet(s);
     if (s->loopback.daemon != NULL)
         MHD_stop_daemon(s->loopback.daemon);
     if (s->local.daemon != NULL)
         MHD_stop_daemon(s->local.daemon);
+    pool_free(s->fast); /* not before: the HTTP threads add to them */
+    pool_free(s->slow);
     if (s->have_key)
         pthread_key_delete(s->reader);
     free(s);

@@ -17,9 +17,8 @@
 enum { ACCESS_READ_ALL = ROLE_OPERATOR | ROLE_AUDITOR, ACCESS_LABEL_MAX = 264 };
 
 enum access {
-    ACCESS_READ, /* documents, script, log, artifacts: owner, operator, auditor
-                  */
-    ACCESS_ACT   /* cancel, hold, release: owner, operator */
+    ACCESS_READ, /* all that is read: owner, operator, auditor */
+    ACCESS_ACT   /* cancel, hold, release: owner, operator, admin */
 };
 /* The row of job_id ("job_..."), if this identity may: else job_not_found, as
  * for one that isn't there. An auditor who may see but not act: ERR_DENIED

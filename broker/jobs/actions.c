@@ -256,7 +256,7 @@ static int audit_scope(const struct ask *a, const struct audit_query *q,
         else
             f->principal = a->who->principal;
         err_clear(e);
-    } else if (!q->all && !(q->job_id && reader_of_all)) {
+    } else if (!q->all && !q->job_id) {
         f->principal = a->who->principal;
     }
     return f->principal || !reader_of_all ? 0

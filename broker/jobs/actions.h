@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  *
  * Everything else that one does with jobs. Who may: the owner; an operator
- * reads, cancels, holds and releases everybody's; an auditor reads. A
+ * reads, cancels, holds and releases everybody's; an auditor reads; an admin
+ * cancels, holds and releases. A
  * stranger's job answers job_not_found, exactly like an absent one. Reads of
  * somebody else's job are audited (kind read) before they are answered.
  *
  * `_text` functions are quick (one or two SELECTs) and may run in an MHD
- * thread, with two exceptions said below; the others block on the spawner up to
- * config limits.request_deadline_ms: pool threads.
+ * thread; but where they read what is somebody else's they wait for an audit
+ * commit, and jobs_artifacts_text asks the spawner: pool threads. The others
+ * block on the spawner up to config limits.request_deadline_ms: pool threads.
  * reader: the calling thread's own connection. Errors everywhere: ERR_NOT_FOUND
- * job_not_found, ERR_INVALID job_id, and base/db's.
+ * job_not_found (also for what is no job id), and base/db's.
  */
 #ifndef BROKER_JOBS_ACTIONS_H
 #define BROKER_JOBS_ACTIONS_H
@@ -56,10 +58,10 @@ int jobs_attempts_text(const struct ask *a, const char *job_id, struct buf *out,
 int jobs_usage_text(const struct ask *a, bool all, const char *since,
                     const char *until, struct buf *out, struct err *e);
 /* {"rows": [...], "next": cursor|null}: own rows; auditor and operator: all,
- * or one job's. */
+ * or one job's. ERR_INVALID job_id cursor, ERR_DENIED role_missing. */
 struct audit_query {
     const char *job_id; /* NULL: any */
-    bool all;           /* auditor, operator, admin only */
+    bool all;           /* auditor, operator only */
     int64_t since_ms, until_ms;
     const char *cursor;
     int limit; /* 1..AUDIT_LIST_MAX */

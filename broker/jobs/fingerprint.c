@@ -3,11 +3,10 @@
 
 #include "base/crypto.h"
 #include "base/json.h"
+#include "broker/jobs/store.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { KEY_LEN = 32 };
 
 static json_t *borrow(const json_t *v)
 {
@@ -81,7 +80,7 @@ static int secret_mark(const uint8_t *key, const char *name, const char *value,
         return err_nomem(e);
     memcpy(text, name, a);
     memcpy(text + a, value, b + 1);
-    if (crypto_hmac(key, KEY_LEN, text, a + b, mac, e) == 0) {
+    if (crypto_hmac(key, STORE_SECRET_KEY_LEN, text, a + b, mac, e) == 0) {
         crypto_hex(mac, sizeof mac, hex);
         rc = 0;
     }

@@ -13,8 +13,9 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* body: {"workflow", "params"?, "secrets"?, "labels"?}; an absent object and
- * an empty one mean the same. out has SHA256_HEX_LEN + 1 bytes. */
+/* key: STORE_SECRET_KEY_LEN bytes. body: {"workflow", "params"?, "secrets"?,
+ * "labels"?}; an absent object and an empty one mean the same. out has
+ * SHA256_HEX_LEN + 1 bytes. */
 int fingerprint_body(const json_t *body, const uint8_t *key, char *out,
                      struct err *e);
 

@@ -271,7 +271,6 @@ static void watch_close(struct follow *f)
     f->watch_lost = clock_mono_ms();
     pthread_mutex_lock(&f->lock);
     f->status.watch_up = false;
-    f->status.synced = false;
     pthread_mutex_unlock(&f->lock);
     log_event(LOG_WARN_, "watch_lost", NULL, NULL);
 }

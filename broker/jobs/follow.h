@@ -21,7 +21,7 @@ struct service;
 struct spawn;
 struct follow;
 
-/* Times, in seconds; tests make them short. Zero fields take the defaults. */
+/* Tests make them short. Zero fields take the defaults. */
 struct follow_times {
     int64_t accounting_ms; /* 30000: then slurmctld's figures */
     int64_t receipts_ms;   /* 120000: a receipt may be late on NFS */
@@ -51,10 +51,9 @@ void follow_spawn_link(struct follow *f, bool up);
 void follow_add(struct follow *f, const char *ulid);
 
 struct follow_status {
-    bool watch_up, slurmctld, slurmdbd, synced;
-    int64_t polled_at_ms;            /* last good poll, Unix ms; 0: none */
-    int64_t jobs;                    /* that we follow */
-    int64_t message_timeout_seconds; /* slurmctld's; 0: not known */
+    bool watch_up, slurmctld, slurmdbd;
+    int64_t polled_at_ms; /* last good poll, Unix ms; 0: none */
+    int64_t jobs;         /* that we follow */
 };
 void follow_status(struct follow *f, struct follow_status *out);
 void follow_freshness(struct follow *f, struct doc_fresh *out);

@@ -190,22 +190,19 @@ static int on_job(struct follow *f, const json_t *m, struct err *e)
 
 static int on_poll(struct follow *f, const json_t *m, struct err *e)
 {
-    int64_t at = 0, took = 0, timeout = 0;
+    int64_t at = 0, took = 0;
     bool ctld = false, dbd = false;
 
     if (json_get_int(m, "at_ms", true, 0, INT64_MAX / 2, &at, "", e) ||
         json_get_bool(m, "slurmctld", true, &ctld, "", e) ||
         json_get_bool(m, "slurmdbd", true, &dbd, "", e) ||
-        json_get_int(m, "took_ms", false, 0, INT32_MAX, &took, "", e) ||
-        json_get_int(m, "message_timeout_seconds", false, 0, INT32_MAX,
-                     &timeout, "", e))
+        json_get_int(m, "took_ms", false, 0, INT32_MAX, &took, "", e))
         return -1;
     pthread_mutex_lock(&f->lock);
     f->poll_ok = ctld;
     f->poll_took_ms = ctld ? took : 0;
     f->status.slurmctld = ctld;
     f->status.slurmdbd = dbd;
-    f->status.message_timeout_seconds = timeout;
     if (ctld)
         f->status.polled_at_ms = at;
     pthread_mutex_unlock(&f->lock);
@@ -249,9 +246,6 @@ static int on_synced(struct follow *f, const json_t *m, struct err *e)
     (void)m;
     (void)e;
     track_each(&f->track, check_seen, f);
-    pthread_mutex_lock(&f->lock);
-    f->status.synced = true;
-    pthread_mutex_unlock(&f->lock);
     return 0;
 }
 

@@ -52,21 +52,13 @@ void identity_init(struct identity *who)
     memset(who, 0, sizeof *who);
 }
 
-static void strs_free(struct strs *s)
-{
-    for (size_t i = 0; i < s->n; i++)
-        free(s->v[i]);
-    free(s->v);
-    *s = (struct strs){NULL, 0};
-}
-
 void identity_clear(struct identity *who)
 {
     if (who->token) {
         explicit_bzero(who->token, strlen(who->token));
         free(who->token);
     }
-    strs_free(&who->token_workflows);
+    strs_clear(&who->token_workflows);
     generation_unref(who->generation);
     identity_init(who);
 }
@@ -187,15 +179,13 @@ static int from_claims(struct service *s, struct token_claims *c,
     return who->token ? 0 : err_nomem(e);
 }
 
-int identity_by_token(struct service *s, struct db *reader, const char *text,
-                      size_t len, const char *client, struct identity *out,
-                      struct err *e)
+int identity_by_token(struct service *s, const char *text, size_t len,
+                      const char *client, struct identity *out, struct err *e)
 {
     struct service_allow *allow = service_allow(s);
     struct token_claims claims = {0};
     int rc = -1;
 
-    (void)reader;
     identity_init(out);
     snprintf(out->client, sizeof out->client, "%s", client ? client : "");
     out->generation = generation_ref(allow->generation);
@@ -260,13 +250,12 @@ static int account_of(struct service *s, uid_t uid, char *out, struct err *e)
     return 0;
 }
 
-int identity_by_uid(struct service *s, struct db *reader, uid_t uid,
-                    struct identity *out, struct err *e)
+int identity_by_uid(struct service *s, uid_t uid, struct identity *out,
+                    struct err *e)
 {
     char account[PERSON_NAME_MAX + 1] = "";
     struct service_allow *allow;
 
-    (void)reader;
     identity_init(out);
     if (!account_known(s, uid, account) && account_of(s, uid, account, e))
         return -1;

@@ -50,15 +50,14 @@ void identity_known_free(struct identity_known *k);
  * person of the current generation. Errors: auth/token.h's; ERR_UNAUTHENTIC
  * person_unknown. Takes no lock for long; safe in an MHD thread, except that a
  * principal that this process sees for the first time goes through the writer.
- * reader: the calling thread's connection. */
-int identity_by_token(struct service *s, struct db *reader, const char *text,
-                      size_t len, const char *client, struct identity *out,
-                      struct err *e);
+ */
+int identity_by_token(struct service *s, const char *text, size_t len,
+                      const char *client, struct identity *out, struct err *e);
 /* By the peer's uid on local.sock: the person of that account, proof network,
  * role researcher only (other roles need a token). NSS is asked (getpwuid_r),
  * with a memory of 60 s. ERR_UNAUTHENTIC person_unknown. */
-int identity_by_uid(struct service *s, struct db *reader, uid_t uid,
-                    struct identity *out, struct err *e);
+int identity_by_uid(struct service *s, uid_t uid, struct identity *out,
+                    struct err *e);
 
 bool identity_has(const struct identity *who, unsigned role);
 /* May this identity run the workflow: the allow list and the token's globs. */

@@ -19,7 +19,8 @@ void outcome_clear(struct outcome *o)
     o->body = NULL;
 }
 
-bool outcome_is_lasting(const struct err *e)
+/* May a refusal of this class be kept as the key's answer? */
+static bool is_lasting(const struct err *e)
 {
     switch (e->class) {
     case ERR_INVALID:
@@ -68,7 +69,7 @@ static int answer_job(struct db *d, struct outcome *o, int status,
     int rc;
 
     buf_init(&b, DOC_BYTES_MAX);
-    rc = doc_job(&b, &o->job, &o->fresh, &o->version);
+    rc = doc_job(&b, &o->job, &o->fresh, NULL);
     free(o->body);
     o->body = rc == 0 ? buf_take(&b, NULL) : NULL;
     buf_clear(&b);
@@ -209,8 +210,8 @@ static int refuse(struct db *d, struct outcome *o, struct err *e)
         store_job_delete(d, o->ulid, e))
         return -1;
     o->gone = true;
-    return outcome_is_lasting(o->error) ? answer_error(d, o, e)
-                                        : store_idem_drop(d, o->ulid, e);
+    return is_lasting(o->error) ? answer_error(d, o, e)
+                                : store_idem_drop(d, o->ulid, e);
 }
 
 static int leave_open(struct db *d, struct outcome *o, struct err *e)

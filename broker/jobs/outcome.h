@@ -36,15 +36,11 @@ struct outcome {
     struct job_row job;
     bool gone;  /* the job row was deleted */
     char *body; /* the job document; owned; NULL when gone */
-    struct doc_version version;
 };
-/* Errors: base/db's, job_not_found, ERR_INVALID wire_frame (a result that is
- * not one). The Idempotency-Key's claim is dropped where nothing was started
- * and a retry may do better (ERR_UNAVAILABLE and the like). */
+/* Errors: base/db's, job_not_found, base/json's (a result that is not one). The
+ * Idempotency-Key's claim is dropped where nothing was started and a retry may
+ * do better (ERR_UNAVAILABLE and the like). */
 int outcome_record(struct db *d, struct outcome *o, struct err *e);
 void outcome_clear(struct outcome *o);
-
-/* May a refusal of this class be kept as the key's answer? */
-bool outcome_is_lasting(const struct err *e);
 
 #endif

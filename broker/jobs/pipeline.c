@@ -372,7 +372,7 @@ static int step_prepare(struct submit *p, struct err *e)
     return row_script(p, e);
 }
 
-/* --- price and hold, record intent: one transaction --- */
+/* --- record intent, with the hold: one transaction --- */
 
 static int64_t hold_seconds(const struct limits *l)
 {
@@ -542,7 +542,6 @@ static int outcome_answer(struct submit *p, struct outcome *o, struct err *e)
     char *body = o->body;
 
     o->body = NULL;
-    p->out->version = o->version;
     p->out->status = o->kind == OUTCOME_UNKNOWN ? 202 : 201;
     id_job(o->ulid, p->out->job);
     return take_body(p, body, e);

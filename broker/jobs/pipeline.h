@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  *
  * POST /v1/jobs as named steps:
- * parse -> replay -> authorise -> validate -> price and hold -> record intent
- * -> submit -> record outcome -> answer. Each step is one function, 0 or -1.
+ * parse -> replay -> authorise -> validate -> prepare -> record intent (with
+ * the hold) -> submit -> record outcome; a dry run ends in plan. Each step is
+ * one function, 0 or -1.
  * Thread rule: a pool thread; it blocks until the answer or the deadline
  * (config limits.submit_deadline_ms).
  */
@@ -12,7 +13,6 @@
 #include "base/db.h"
 #include "base/err.h"
 #include "base/id.h"
-#include "broker/jobs/doc.h"
 #include "broker/jobs/identity.h"
 
 #include <jansson.h>
@@ -39,14 +39,13 @@ struct submit_answer { /* submit_answer_clear() */
     char job[JOB_ID_LEN + 1]; /* "" for a dry run */
     char *body;               /* JSON text */
     size_t body_len;
-    struct doc_version version; /* not for a replay or a dry run */
 };
 void submit_answer_clear(struct submit_answer *a);
 
 /* 0 with the answer, or -1. Errors beside validation's (workflow.h), Slurm's
  * (ERR_SLURM, sys = Slurm's errno) and the spawner's:
- *   ERR_INVALID body_type body_unknown_key label_invalid idempotency_key
- *               idempotency_key_reused
+ *   ERR_INVALID body_type json_* (an unknown key) label_invalid
+ *               idempotency_key idempotency_key_reused
  *   ERR_CONFLICT idempotency_in_flight generation_mismatch (come again)
  *   ERR_NOT_FOUND workflow_not_found (also for a forbidden one)
  *   ERR_DENIED   role_missing no_account

@@ -172,7 +172,6 @@ int service_new(const struct config *c, struct service **out, struct err *e)
     if (!s)
         return err_nomem(e);
     s->config = c;
-    s->started_at = clock_now();
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->known_lock, NULL);
     if (config_paths(c, &s->paths, e) || make_parts(s, e) || open_db(s, e) ||

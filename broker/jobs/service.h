@@ -16,6 +16,7 @@
 #include "broker/generation.h"
 #include "broker/jobs/follow.h"
 #include "broker/jobs/spawn.h"
+#include "broker/jobs/store.h"
 #include "broker/jobs/waiters.h"
 #include "broker/jobs/writer.h"
 
@@ -46,10 +47,9 @@ struct service {
     struct token_revoked *revoked;
     struct audit_refusals *refusals;
     struct admin_socket *admin;
-    uint8_t secret_key[32];    /* fingerprints of secrets */
-    struct follow_times times; /* zero: the defaults */
-    int64_t started_at;
-    pthread_mutex_t lock; /* current and loaded */
+    uint8_t secret_key[STORE_SECRET_KEY_LEN]; /* fingerprints of secrets */
+    struct follow_times times;                /* zero: the defaults */
+    pthread_mutex_t lock;                     /* current and loaded */
     struct service_allow *current, *loaded;
     pthread_mutex_t known_lock; /* identity.c's memory */
     struct identity_known *known;

@@ -457,6 +457,7 @@ static struct spawn_pending *pending_new(const struct spawn_request *r,
     return p;
 }
 
+/* *read_fd (the caller's) ends with EOF before the result comes. */
 static int begin(struct spawn *s, const struct spawn_request *r,
                  int64_t deadline, int *read_fd, struct spawn_pending **out,
                  struct err *e)
@@ -497,19 +498,6 @@ static int begin(struct spawn *s, const struct spawn_request *r,
     return -1;
 }
 
-int spawn_begin(struct spawn *s, const struct spawn_request *r,
-                int64_t deadline_mono_ms, int *read_fd,
-                struct spawn_pending **p, struct err *e)
-{
-    return begin(s, r, deadline_mono_ms, read_fd, p, e);
-}
-
-void spawn_drop(struct spawn *s, struct spawn_pending *p)
-{
-    if (p)
-        forget(s, p);
-}
-
 /* --- waiting --- */
 
 static int answer_lost(struct err *e, const char *why)
@@ -535,8 +523,9 @@ static int judge(struct spawn_pending *p, json_t **result, struct err *e)
     return err_set(e, ERR_INTERNAL, "wire_frame", "a refusal without reason");
 }
 
-int spawn_wait(struct spawn *s, struct spawn_pending *p,
-               int64_t deadline_mono_ms, json_t **result, struct err *e)
+/* Frees p. */
+static int wait_result(struct spawn *s, struct spawn_pending *p,
+                       int64_t deadline_mono_ms, json_t **result, struct err *e)
 {
     struct timespec at;
     bool done, lost;
@@ -605,10 +594,10 @@ static int call_once(struct spawn *s, const struct spawn_request *r,
     if (begin(s, r, deadline, r->pipe ? &fd : NULL, &p, e))
         return -1;
     if (r->pipe && drain(s, p, fd, r->pipe, deadline, e)) {
-        spawn_drop(s, p);
+        forget(s, p);
         return -1;
     }
-    return spawn_wait(s, p, deadline, result, e);
+    return wait_result(s, p, deadline, result, e);
 }
 
 /* Both sides switch within moments of each other: wait for our own half. */

@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 struct spawn;
-struct spawn_pending;
 
 struct spawn_hooks {
     void *arg;
@@ -27,7 +26,7 @@ struct spawn_hooks {
     void (*generation)(void *arg, char *out);
     /* A watch peer socket; ownership moves to the callee. */
     void (*watch)(void *arg, int fd);
-    /* Connected (with its mode) or lost. May be NULL. */
+    /* Connected or lost. May be NULL. */
     void (*link)(void *arg, bool up);
 };
 
@@ -67,15 +66,5 @@ struct spawn_request { /* all borrowed */
  * `sending` and no word of slurmctld's own). */
 int spawn_call(struct spawn *s, const struct spawn_request *r,
                int64_t deadline_mono_ms, json_t **result, struct err *e);
-
-/* The same in two halves, for a caller who streams the pipe himself: *read_fd
- * (owned by the caller) ends with EOF before the result comes. spawn_wait
- * always frees p; spawn_drop gives up on it. No second try. */
-int spawn_begin(struct spawn *s, const struct spawn_request *r,
-                int64_t deadline_mono_ms, int *read_fd,
-                struct spawn_pending **p, struct err *e);
-int spawn_wait(struct spawn *s, struct spawn_pending *p,
-               int64_t deadline_mono_ms, json_t **result, struct err *e);
-void spawn_drop(struct spawn *s, struct spawn_pending *p);
 
 #endif

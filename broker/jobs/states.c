@@ -24,7 +24,7 @@ int job_state_parse(const char *name)
     return -1;
 }
 
-bool states_has_flag(const json_t *flags, const char *flag)
+static bool has_flag(const json_t *flags, const char *flag)
 {
     for (size_t i = 0; i < json_array_size(flags); i++) {
         const char *f = json_string_value(json_array_get(flags, i));
@@ -77,7 +77,7 @@ static const struct {
 static bool map_flag(const struct slurm_view *v, struct state_map *out)
 {
     for (size_t i = 0; i < sizeof by_flag / sizeof by_flag[0]; i++) {
-        if (!states_has_flag(v->flags, by_flag[i].flag))
+        if (!has_flag(v->flags, by_flag[i].flag))
             continue;
         out->state = by_flag[i].state;
         out->detail = by_flag[i].detail;
@@ -109,7 +109,7 @@ enum { SIGNAL_OUTPUT = 53 };
 
 static void refine_failed(const struct slurm_view *v, struct state_map *out)
 {
-    if (states_has_flag(v->flags, "LAUNCH_FAILED")) {
+    if (has_flag(v->flags, "LAUNCH_FAILED")) {
         out->reason = "launch_failed";
         out->error_class = "infra";
     } else if (v->exit_code == 0 && v->exit_signal == SIGNAL_OUTPUT) {
@@ -135,10 +135,10 @@ static void refine_pending(const struct slurm_view *v, struct state_map *out)
 
 static void refine_running(const struct slurm_view *v, struct state_map *out)
 {
-    if (states_has_flag(v->flags, "CONFIGURING") ||
-        states_has_flag(v->flags, "POWER_UP_NODE"))
+    if (has_flag(v->flags, "CONFIGURING") ||
+        has_flag(v->flags, "POWER_UP_NODE"))
         out->detail = "configuring";
-    else if (states_has_flag(v->flags, "STOPPED"))
+    else if (has_flag(v->flags, "STOPPED"))
         out->detail = "suspended";
 }
 
@@ -161,8 +161,7 @@ bool states_row_requeued(const char *state, const json_t *flags)
     static const char *const words[] = {"REQUEUED", "REQUEUE", "RESIZING"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if ((state && !strcmp(state, words[i])) ||
-            states_has_flag(flags, words[i]))
+        if ((state && !strcmp(state, words[i])) || has_flag(flags, words[i]))
             return true;
     }
     return false;

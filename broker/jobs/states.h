@@ -43,6 +43,5 @@ void states_map(const struct slurm_view *v, struct state_map *out);
 /* Accounting's base state and flags: REQUEUED and RESIZING rows are closed
  * attempts, not the job's end. */
 bool states_row_requeued(const char *state, const json_t *flags);
-bool states_has_flag(const json_t *flags, const char *flag);
 
 #endif

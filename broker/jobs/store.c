@@ -588,18 +588,16 @@ static const char sql_key_get[] = "SELECT key FROM secret_key WHERE id = 1";
 static const char sql_key_set[] =
     "INSERT INTO secret_key(id, key) VALUES(1,?1)";
 
-enum { SECRET_KEY_LEN = 32 };
-
 static int key_new(struct db *d, uint8_t *out, struct err *e)
 {
     struct db_stmt *s;
 
-    if (crypto_random(out, SECRET_KEY_LEN, e))
+    if (crypto_random(out, STORE_SECRET_KEY_LEN, e))
         return -1;
     s = db_prepare(d, sql_key_set, e);
     if (!s)
         return -1;
-    db_bind_blob(s, 1, out, SECRET_KEY_LEN);
+    db_bind_blob(s, 1, out, STORE_SECRET_KEY_LEN);
     return db_run(s, e);
 }
 
@@ -618,11 +616,11 @@ int store_secret_key(struct db *d, uint8_t *out, struct err *e)
     if (rc == 0)
         return key_new(d, out, e);
     key = db_col_blob(s, 0, &n);
-    if (!key || n != SECRET_KEY_LEN) {
+    if (!key || n != STORE_SECRET_KEY_LEN) {
         db_reset(s);
         return err_set(e, ERR_INTERNAL, "db_error", "the key is damaged");
     }
-    memcpy(out, key, SECRET_KEY_LEN);
+    memcpy(out, key, STORE_SECRET_KEY_LEN);
     db_reset(s);
     return 0;
 }

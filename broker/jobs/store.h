@@ -142,7 +142,9 @@ int store_idem_drop(struct db *d, const char *ulid, struct err *e);
 int store_idem_sweep(struct db *d, struct err *e);
 int store_idem_expire(struct db *d, int64_t before, struct err *e);
 
-/* 32 random bytes made once: the key of the secrets' fingerprints. */
-int store_secret_key(struct db *d, uint8_t *out /* 32 */, struct err *e);
+/* Random bytes made once: the key of the secrets' fingerprints. out has
+ * STORE_SECRET_KEY_LEN. */
+enum { STORE_SECRET_KEY_LEN = 32 }; /* the schema names the number */
+int store_secret_key(struct db *d, uint8_t *out, struct err *e);
 
 #endif

@@ -20,18 +20,12 @@ enum {
     CONTENTS_MAX = 96 * 1024 /* of all: the document has a maximum too */
 };
 
-struct task {
-    enum task_kind kind;
-    char ulid[ULID_LEN + 1];
-    struct task *next;
-};
-
 struct tasks {
     pthread_t threads[THREADS];
     int started;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct task *head, **tail;
+    struct task_answer *head, **tail; /* queued, still empty */
     struct spawn *spawn;
     int64_t deadline_ms;
     task_done_fn *done;
@@ -110,16 +104,10 @@ static int run_outcome(struct tasks *t, struct task_answer *a)
                       &a->result, &a->error);
 }
 
-static void run_task(struct tasks *t, const struct task *task)
+/* a was made by tasks_add, so that an answer always comes. */
+static void run_task(struct tasks *t, struct task_answer *a)
 {
-    struct task_answer *a = calloc(1, sizeof *a);
-    int rc;
-
-    if (!a)
-        return; /* the follower asks again when no answer comes */
-    a->kind = task->kind;
-    memcpy(a->ulid, task->ulid, sizeof a->ulid);
-    rc = a->kind == TASK_FINISH ? run_finish(t, a) : run_outcome(t, a);
+    int rc = a->kind == TASK_FINISH ? run_finish(t, a) : run_outcome(t, a);
     if (rc) {
         json_decref(a->result);
         a->result = NULL;
@@ -129,32 +117,31 @@ static void run_task(struct tasks *t, const struct task *task)
 
 /* --- threads --- */
 
-static struct task *next_task(struct tasks *t)
+static struct task_answer *next_task(struct tasks *t)
 {
-    struct task *task = NULL;
+    struct task_answer *a = NULL;
 
     pthread_mutex_lock(&t->lock);
     while (!t->stopping && (!t->head || !t->spawn))
         pthread_cond_wait(&t->work, &t->lock);
     if (!t->stopping) {
-        task = t->head;
-        t->head = task->next;
+        a = t->head;
+        t->head = a->next;
+        a->next = NULL;
         if (!t->head)
             t->tail = &t->head;
     }
     pthread_mutex_unlock(&t->lock);
-    return task;
+    return a;
 }
 
 static void *tasks_main(void *arg)
 {
     struct tasks *t = arg;
-    struct task *task;
+    struct task_answer *a;
 
-    while ((task = next_task(t))) {
-        run_task(t, task);
-        free(task);
-    }
+    while ((a = next_task(t)))
+        run_task(t, a);
     return NULL;
 }
 
@@ -191,7 +178,7 @@ void tasks_use_spawn(struct tasks *t, struct spawn *spawn)
 
 void tasks_stop(struct tasks *t)
 {
-    struct task *next;
+    struct task_answer *next;
 
     if (!t)
         return;
@@ -201,9 +188,9 @@ void tasks_stop(struct tasks *t)
     pthread_mutex_unlock(&t->lock);
     for (int i = 0; i < t->started; i++)
         pthread_join(t->threads[i], NULL);
-    for (struct task *k = t->head; k; k = next) {
-        next = k->next;
-        free(k);
+    for (struct task_answer *a = t->head; a; a = next) {
+        next = a->next;
+        task_answer_free(a);
     }
     pthread_cond_destroy(&t->work);
     pthread_mutex_destroy(&t->lock);
@@ -212,15 +199,15 @@ void tasks_stop(struct tasks *t)
 
 int tasks_add(struct tasks *t, enum task_kind kind, const char *ulid)
 {
-    struct task *task = calloc(1, sizeof *task);
+    struct task_answer *a = calloc(1, sizeof *a);
 
-    if (!task)
+    if (!a)
         return -1;
-    task->kind = kind;
-    memcpy(task->ulid, ulid, sizeof task->ulid);
+    a->kind = kind;
+    memcpy(a->ulid, ulid, sizeof a->ulid);
     pthread_mutex_lock(&t->lock);
-    *t->tail = task;
-    t->tail = &task->next;
+    *t->tail = a;
+    t->tail = &a->next;
     pthread_cond_signal(&t->work);
     pthread_mutex_unlock(&t->lock);
     return 0;

@@ -39,7 +39,7 @@ int tasks_start(int64_t deadline_ms, task_done_fn *done, void *arg,
 void tasks_use_spawn(struct tasks *t, struct spawn *spawn);
 /* What is queued is dropped, what runs is waited for. NULL is fine. */
 void tasks_stop(struct tasks *t);
-/* -1: ENOMEM. */
+/* 0: done() will get its answer, once; -1: ENOMEM. */
 int tasks_add(struct tasks *t, enum task_kind kind, const char *ulid);
 
 /* For tests: cut the pipe's bytes into the receipts of a finish's result, as

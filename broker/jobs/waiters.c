@@ -10,13 +10,13 @@
 #include <string.h>
 #include <time.h>
 
-/* One a waiting connection; connections are bounded below this. */
+/* One a waiting connection: more than two listeners' connections by default. */
 enum { WAITERS_MAX = 16384, BUCKETS = 1024 };
 
 struct waiter {
     char ulid[ULID_LEN + 1];
     int64_t seen, deadline;
-    jobs_wait_fn *fn;
+    waiters_fn *fn;
     void *arg;
     struct waiter *next;
 };
@@ -189,9 +189,27 @@ static int add(struct waiters *w, struct waiter *x, struct err *e)
     return rc;
 }
 
-int jobs_wait_register(struct waiters *w, struct db *reader, const char *ulid,
-                       int64_t seen, int64_t deadline_mono_ms, jobs_wait_fn *fn,
-                       void *arg, struct err *e)
+/* Take it back. true: removed, fn won't be called any more; false: fn was or
+ * is being called. */
+static bool cancel(struct waiters *w, const char *ulid, void *arg)
+{
+    struct waiter *list = NULL;
+
+    pthread_mutex_lock(&w->lock);
+    for (struct waiter **p = bucket_of(w, ulid); *p; p = &(*p)->next) {
+        if ((*p)->arg == arg && !strcmp((*p)->ulid, ulid)) {
+            take(w, p, &list);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+    free(list);
+    return list != NULL;
+}
+
+int waiters_register(struct waiters *w, struct db *reader, const char *ulid,
+                     int64_t seen, int64_t deadline_mono_ms, waiters_fn *fn,
+                     void *arg, struct err *e)
 {
     struct waiter *x = calloc(1, sizeof *x);
     int64_t version = 0;
@@ -212,25 +230,9 @@ int jobs_wait_register(struct waiters *w, struct db *reader, const char *ulid,
     rc = store_job_version(reader, ulid, &version, e);
     if (rc == 0 && version <= seen)
         return 0;
-    if (!jobs_wait_cancel(w, ulid, arg))
+    if (!cancel(w, ulid, arg))
         return 0; /* it was called in between: that was its one call */
     return rc ? -1 : 1;
-}
-
-bool jobs_wait_cancel(struct waiters *w, const char *ulid, void *arg)
-{
-    struct waiter *list = NULL;
-
-    pthread_mutex_lock(&w->lock);
-    for (struct waiter **p = bucket_of(w, ulid); *p; p = &(*p)->next) {
-        if ((*p)->arg == arg && !strcmp((*p)->ulid, ulid)) {
-            take(w, p, &list);
-            break;
-        }
-    }
-    pthread_mutex_unlock(&w->lock);
-    free(list);
-    return list != NULL;
 }
 
 void waiters_notify(struct waiters *w, const char *ulid, int64_t version)

@@ -19,19 +19,15 @@ int waiters_start(struct waiters **out, struct err *e);
 /* Every waiter is called (changed: false); then the thread ends. */
 void waiters_stop(struct waiters *w);
 
-typedef void jobs_wait_fn(void *arg, bool changed);
+typedef void waiters_fn(void *arg, bool changed);
 
 /* Registers first and looks at the job's version after, so no change between
  * the two is missed. 0: fn will be called, once; 1: version is already past
  * `seen`, fn won't be called; -1: error (ERR_LIMITED waiters_full), fn won't
  * be called. reader: the calling thread's connection. */
-int jobs_wait_register(struct waiters *w, struct db *reader, const char *ulid,
-                       int64_t seen, int64_t deadline_mono_ms, jobs_wait_fn *fn,
-                       void *arg, struct err *e);
-/* Take it back. true: removed, fn won't be called any more; false: fn was or
- * is being called. */
-bool jobs_wait_cancel(struct waiters *w, const char *ulid, void *arg);
-
+int waiters_register(struct waiters *w, struct db *reader, const char *ulid,
+                     int64_t seen, int64_t deadline_mono_ms, waiters_fn *fn,
+                     void *arg, struct err *e);
 /* Every waiter is called now (changed: false), and whoever registers later is
  * told 1 at once: for a server that stops. */
 void waiters_wake_all(struct waiters *w);

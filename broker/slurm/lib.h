@@ -24,7 +24,7 @@ int lib_init(struct err *e);
 void lib_listen(void);
 void lib_heard(char *out);
 
-/* e from a failed call: rc as it returned, errno as it left it; `said` from
+/* e from a failed call: code of sc_code() or of the reply; `said` from
  * lib_heard. See errors_set for `sent`. Returns -1. */
 int lib_error(struct err *e, int code, bool sent, const char *said);
 

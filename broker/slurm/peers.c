@@ -88,7 +88,8 @@ int peers_add(struct peers *p, int fd)
     return 0;
 }
 
-void peers_drop(struct peers *p, size_t i)
+/* The last one takes its place. */
+static void drop(struct peers *p, size_t i)
 {
     log_event(LOG_WARN_, "peer_dropped", NULL, NULL);
     peer_clear(&p->v[i]);
@@ -194,6 +195,6 @@ bool peers_flush(struct peers *p)
         return false;
     for (size_t i = p->n; i-- > 1;)
         if (p->v[i].fd < 0)
-            peers_drop(p, i);
+            drop(p, i);
     return true;
 }

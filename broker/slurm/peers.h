@@ -42,7 +42,6 @@ void peers_init(struct peers *p);
 void peers_clear(struct peers *p);
 /* Takes fd. -1: there are too many (fd is closed). */
 int peers_add(struct peers *p, int fd);
-void peers_drop(struct peers *p, size_t i); /* the last one takes its place */
 struct peer *peers_find(struct peers *p, uint64_t serial); /* or NULL */
 
 /* Consume v (NULL: nothing). A peer whose queue is full is closed: its fd

@@ -2,7 +2,6 @@
 #include "broker/spawn/accounts.h"
 
 #include "base/json.h"
-#include "broker/proto.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,8 @@ static int read_groups(const json_t *obj, struct account *a, struct err *e)
     json_t *arr = NULL, *v;
     size_t i;
 
-    if (json_get_arr(obj, "groups", true, ACCOUNT_GROUPS_MAX, &arr, "", e) != 0)
+    if (json_get_arr(obj, "groups", true, PROTO_ACCOUNT_GROUPS_MAX, &arr, "",
+                     e) != 0)
         return -1;
     json_array_foreach(arr, i, v)
     {
@@ -49,9 +49,10 @@ static int read_usable(const json_t *obj, struct account *a, struct err *e)
     if (json_only(obj, keys, "", e) != 0 ||
         json_get_int(obj, "uid", true, 0, UINT32_MAX - 1, &uid, "", e) != 0 ||
         json_get_int(obj, "gid", true, 0, UINT32_MAX - 1, &gid, "", e) != 0 ||
-        json_get_str(obj, "home", true, ACCOUNT_TEXT_MAX, &home, "", e) != 0 ||
-        json_get_str(obj, "shell", true, ACCOUNT_TEXT_MAX, &shell, "", e) !=
+        json_get_str(obj, "home", true, PROTO_ACCOUNT_TEXT_MAX, &home, "", e) !=
             0 ||
+        json_get_str(obj, "shell", true, PROTO_ACCOUNT_TEXT_MAX, &shell, "",
+                     e) != 0 ||
         read_groups(obj, a, e) != 0)
         return -1;
     a->uid = (uid_t)uid;
@@ -70,7 +71,8 @@ static int read_entry(const char *name, const json_t *obj, struct account *a,
         return err_set(e, ERR_INVALID, "json_type", "an account is no object");
     if (json_object_get(obj, "error") == NULL)
         return read_usable(obj, a, e);
-    if (json_get_str(obj, "error", true, ACCOUNT_TEXT_MAX, &why, "", e) != 0)
+    if (json_get_str(obj, "error", true, PROTO_ACCOUNT_TEXT_MAX, &why, "", e) !=
+        0)
         return -1;
     return keep(&a->error, why, e);
 }

@@ -9,6 +9,7 @@
 #define BROKER_SPAWN_ACCOUNTS_H
 
 #include "base/err.h"
+#include "broker/proto.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -16,14 +17,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { ACCOUNT_GROUPS_MAX = 1024, ACCOUNT_TEXT_MAX = 255 };
-
 struct account {
     char *name, *home, *shell;
     char *error; /* why it is refused; NULL: usable */
     uid_t uid;
     gid_t gid;
-    gid_t groups[ACCOUNT_GROUPS_MAX];
+    gid_t groups[PROTO_ACCOUNT_GROUPS_MAX];
     size_t ngroups;
 };
 
@@ -44,8 +43,8 @@ struct accounts_rule {
 };
 
 /* tree: {"v":1,"accounts":{...}}. An entry that breaks the rule, or can't be
- * read, becomes one
- * with an error; a malformed tree is ERR_UNAVAILABLE resolve_answer. */
+ * read, becomes one with an error; a malformed tree is ERR_UNAVAILABLE
+ * resolve_answer. */
 int accounts_parse(const json_t *tree, const struct accounts_rule *rule,
                    struct accounts **out, struct err *e);
 struct accounts *accounts_ref(struct accounts *a); /* NULL is fine */

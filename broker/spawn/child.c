@@ -42,7 +42,6 @@ struct children {
     char *slurm_conf; /* "SLURM_CONF=..." */
     const char *env[CHILD_ENV_MAX];
     struct child *first;
-    size_t count;
 };
 
 /* Children see UTC and no locale: times travel as numbers. */
@@ -65,11 +64,6 @@ int children_new(struct loop *l, const char *file, const char *slurm_conf,
     cs->env[3] = "TZ=UTC";
     *out = cs;
     return 0;
-}
-
-size_t children_count(const struct children *cs)
-{
-    return cs->count;
 }
 
 static void write_living(struct children *cs)
@@ -175,7 +169,6 @@ static void unlink_child(struct child *c)
         c->set->first = c->next;
     if (c->next != NULL)
         c->next->prev = c->prev;
-    c->set->count--;
 }
 
 static void free_child(struct child *c)
@@ -302,7 +295,6 @@ static void link_child(struct child *c)
     if (cs->first != NULL)
         cs->first->prev = c;
     cs->first = c;
-    cs->count++;
 }
 
 struct child *child_start(struct children *cs, const struct child_spec *s,

@@ -48,12 +48,11 @@ struct child_spec {
 };
 
 /* file: where the living are written (survivors.h). slurm_conf goes into each
- * child's environment. Both borrowed for life. */
+ * child's environment. file is borrowed for life. */
 int children_new(struct loop *l, const char *file, const char *slurm_conf,
                  struct children **out, struct err *e);
 /* Kills and reaps whatever lives, without calling on_exit. NULL is fine. */
 void children_free(struct children *cs);
-size_t children_count(const struct children *cs);
 
 /* The spec's descriptors stay the caller's. NULL: error, nothing runs. Errors:
  * ERR_UNAVAILABLE child_start. */

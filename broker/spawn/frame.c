@@ -54,12 +54,6 @@ static int read_verb(struct op *o, const json_t *body, struct err *e)
     return o->rule != NULL ? 0 : bad(e, "verb");
 }
 
-static bool is_hex_id(const char *s)
-{
-    return strlen(s) == GENERATION_ID_LEN &&
-           strspn(s, "0123456789abcdef") == GENERATION_ID_LEN;
-}
-
 static bool needs_ulid(const struct verb_rule *r)
 {
     return (r->flags & (VERB_OF_JOB | VERB_NEW_JOB)) != 0 ||
@@ -79,7 +73,7 @@ static int check_names(struct op *o, struct err *e)
         return bad(e, "actor");
     if (o->is_system && o->token != NULL)
         return bad(e, "system has no token");
-    return is_hex_id(o->generation_id) ? 0 : bad(e, "generation");
+    return generation_id_valid(o->generation_id) ? 0 : bad(e, "generation");
 }
 
 static int check_version(const json_t *body, struct err *e)

@@ -17,8 +17,9 @@ struct rec *index_find(struct index *x, const char *ulid);
 struct rec *index_open_first(struct index *x);
 size_t index_count(const struct index *x);
 
-/* One line's object; its place in the file. Errors: ERR_CONFIG record_broken
- * for a line that doesn't fit what went before, or no_memory. */
+/* One line's object; its place in the file. Errors for a line that doesn't fit
+ * what went before: base/json's, ERR_CONFLICT record_known (a second intent);
+ * no_memory. record.c makes record_broken of them when it replays. */
 int index_apply(struct index *x, const json_t *line, int64_t at, size_t len,
                 struct err *e);
 

@@ -40,7 +40,7 @@ struct op {
 
     enum step (*const *steps)(struct op *o);
     size_t at;
-    bool in_step, woken, failed, wants_sync;
+    bool in_step, woken, wants_sync;
     struct err err;
 
     bool has_claims;

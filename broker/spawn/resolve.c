@@ -102,7 +102,8 @@ static void on_deadline(void *arg)
 
     give_up(r, "resolve_timeout",
             "the accounts could not be looked up in time");
-    child_forget(r->child);
+    if (r->child != NULL)
+        child_forget(r->child);
     r->child = NULL;
     finish(r);
 }

@@ -36,34 +36,21 @@ const struct verb_rule *verbs_rule(int verb)
     return NULL;
 }
 
-static void words_clear(struct strs *s)
-{
-    for (size_t i = 0; i < s->n; i++)
-        free(s->v[i]);
-    free(s->v);
-    *s = (struct strs){NULL, 0};
-}
-
 void claims_clear(struct claims *c)
 {
-    words_clear(&c->workflows);
+    strs_clear(&c->workflows);
     memset(c, 0, sizeof(*c));
 }
 
 int claims_copy(struct claims *to, const struct claims *from, struct err *e)
 {
     *to = *from;
-    to->workflows =
-        (struct strs){calloc(from->workflows.n + 1, sizeof(char *)), 0};
-    if (to->workflows.v == NULL)
-        return err_nomem(e);
+    to->workflows = (struct strs){NULL, 0};
     for (size_t i = 0; i < from->workflows.n; i++) {
-        to->workflows.v[i] = strdup(from->workflows.v[i]);
-        if (to->workflows.v[i] == NULL) {
+        if (strs_add(&to->workflows, from->workflows.v[i]) != 0) {
             claims_clear(to);
             return err_nomem(e);
         }
-        to->workflows.n++;
     }
     return 0;
 }

@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* A child that served for this long is restarted at once; else 1, 2, 4 .. 30 s.
+/* A child that answered is restarted at once; else after 1, 2, 4 .. 30 s.
  * An answer that waits longer than its deadline is an error to the asker. */
 enum {
     BRAKE_FIRST_MS = 1000,
@@ -134,19 +134,14 @@ static int read_globs(const json_t *arr, struct claims *c, struct err *e)
     size_t i;
     json_t *s;
 
-    c->workflows.v = calloc(json_array_size(arr) + 1, sizeof(char *));
-    if (c->workflows.v == NULL)
-        return err_nomem(e);
     json_array_foreach(arr, i, s)
     {
         const char *text = json_string_value(s);
 
         if (text == NULL || strlen(text) > TEXT_MAX)
             return err_set(e, ERR_INVALID, "json_type", "a glob is no text");
-        c->workflows.v[i] = strdup(text);
-        if (c->workflows.v[i] == NULL)
+        if (strs_add(&c->workflows, text) != 0)
             return err_nomem(e);
-        c->workflows.n++;
     }
     return 0;
 }

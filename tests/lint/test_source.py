@@ -42,7 +42,7 @@ THIRD_PARTY = {
     "yaml.h": ["base/yaml.c"],
     "sqlite3.h": ["base/db.c"],
     "openssl/": ["base/crypto.c"],
-    "curl/": ["base/fetch", "cli/"],
+    "curl/": ["cli/client.c"],
     "sys/capability.h": ["broker/spawn/"],
 }
 BANNED = ["strcpy", "strcat", "sprintf", "vsprintf", "strncpy", "strncat",

@@ -104,6 +104,8 @@ def inside(root, command, timeout):
     return out
 
 
+# The account files are written when accounts come and go; what is in them is
+# compared instead.
 STATE_OF_THE_MACHINE = r"""
 look() {
     ps -eo comm= | grep -vE '^(bash|ps|sort|grep|look)$' | sort
@@ -113,7 +115,9 @@ look() {
     find / -xdev \( -path /proc -o -path /dev -o -path /tmp -o -path /run \
         -o -path /home/sluice/build -o -path /var/lib/apt \
         -o -path /var/cache -o -path /var/log -o -path /var/lib/dpkg \
-        -o -path /root -o -name '__pycache__' \) -prune -o -type f -newer \
+        -o -path /root -o -name '__pycache__' \
+        -o -regex '/etc/\(passwd\|shadow\|group\|gshadow\|subuid\|subgid\)-?' \
+        \) -prune -o -type f -newer \
         /tmp/mark -print 2>/dev/null | sort
 }
 """

@@ -2,7 +2,7 @@
 """The client: exit codes, JSON, waiting, secrets from files."""
 import json
 import os
-import pathlib
+import subprocess
 
 
 def test_submit_waits_and_says_so_with_its_exit_code(site, alice):
@@ -85,13 +85,22 @@ def test_local_socket(site, alice):
         f"SLUICE_URL=unix:{site.state}/run/local.sock "
         f"{site.state}/bin/sluice --json me")
     assert json.loads(out.stdout)["principal"] == "alice"
-    fake = pathlib.Path(f"/tmp/sluice-fake-{os.getpid()}.sock")
-    out = alice.shell(
-        f"/usr/bin/python3 -c 'import socket, time\n"
-        f"s = socket.socket(socket.AF_UNIX); s.bind(\"{fake}\"); s.listen()\n"
-        f"time.sleep(5)' & sleep 0.5; chmod 666 {fake}; wait %1 & true")
-    del out
-    me = site.person("bob").shell(
-        f"SLUICE_URL=unix:{fake} {site.state}/bin/sluice me", check=False)
-    fake.unlink(missing_ok=True)
+    path = f"/tmp/sluice-fake-{os.getpid()}.sock"
+    program = (f"import os, socket\ns = socket.socket(socket.AF_UNIX)\n"
+               f"os.umask(0)\ns.bind({path!r})\ns.listen()\n"
+               "print('listening', flush=True)\n"
+               "c, _ = s.accept()\nc.settimeout(10)\nprint(c.recv(10000))\n")
+    fake = subprocess.Popen(
+        ["setpriv", f"--reuid={alice.account}", f"--regid={alice.account}",
+         "--clear-groups", "/usr/bin/python3", "-c", program],
+        stdout=subprocess.PIPE, text=True)
+    try:
+        assert fake.stdout.readline() == "listening\n"
+        me = site.person("bob").shell(
+            f"SLUICE_URL=unix:{path} {site.state}/bin/sluice me", check=False)
+        heard = fake.communicate(timeout=20)[0]
+    finally:
+        fake.kill()
+        os.unlink(path)
     assert me.returncode == 4 and "server_uid" in me.stderr
+    assert heard == "b''\n"  # not a byte was sent

@@ -115,7 +115,8 @@ def test_watch_dead_leaves_the_api_answering(site, alice):
     pid = site.pid("watch")
     site.signal("watch", signal.SIGKILL)
     assert alice.status(job)["state"] == "COMPLETE"
-    wait_for(lambda: site.pid("watch") != pid, 30)
+    wait_for(lambda: (site.state / "run/watch.pid").exists() and
+             site.pid("watch") != pid, 30)
     wait_for(site.ready, 30)
     assert alice.finished("gpu-canary")["state"] == "COMPLETE"
 

@@ -27,7 +27,7 @@ def test_canary_goes_through_every_part(site, alice, auditor):
     assert done["resources"]["effective"]["gpu_type"] == "v100"
     assert done["exit"] == {"code": 0, "signal": None}
     assert done["source"] == "slurmdbd" and not done["stale"]
-    assert [r["path"] for r in done["receipts"]] == ["canary.json"]
+    assert [r["path"] for r in done["receipts"]] == ["results/canary.json"]
     rows = site.sacct(done)
     assert done["gpu_seconds"] == sum(map(seconds_of, rows))
 
@@ -100,7 +100,7 @@ def test_media_probe_names_what_is_wrong(site, alice, damage):
     assert done["error_class"] == "receipt" or \
         done["error_class"] == "program"
     assert done["reason"]["en"] and done["reason"]["zh"]
-    assert not any(r["path"] == "probe.json" for r in done["receipts"])
+    assert not any(r["path"] == "results/probe.json" for r in done["receipts"])
 
 
 def test_missing_input_is_refused_before_a_job_exists(site, alice):

@@ -671,13 +671,13 @@ static void a_long_poll_wakes_by_a_change_or_by_time(void **state)
     post(201);
     assert_int_equal(id_job_parse(job_id, ulid), 0);
     must(store_job_version(lab.reader, ulid, &version, e));
-    assert_int_equal(jobs_wait_register(lab.service->waiters, lab.reader, ulid,
-                                        version - 1, clock_mono_ms() + 60000,
-                                        set_flag, &woken, NULL),
+    assert_int_equal(waiters_register(lab.service->waiters, lab.reader, ulid,
+                                      version - 1, clock_mono_ms() + 60000,
+                                      set_flag, &woken, NULL),
                      1);
-    assert_int_equal(jobs_wait_register(lab.service->waiters, lab.reader, ulid,
-                                        version, clock_mono_ms() + 60000,
-                                        set_flag, &woken, NULL),
+    assert_int_equal(waiters_register(lab.service->waiters, lab.reader, ulid,
+                                      version, clock_mono_ms() + 60000,
+                                      set_flag, &woken, NULL),
                      0);
     assert_int_equal(atomic_load(&woken), 0);
     hold_job(job_of("RUNNING", clock_now(), 0, TWO_V100), true);
@@ -686,9 +686,9 @@ static void a_long_poll_wakes_by_a_change_or_by_time(void **state)
     assert_int_equal(atomic_load(&woken), 1);
     must(store_job_version(lab.reader, ulid, &version, e));
     atomic_store(&woken, 0);
-    assert_int_equal(jobs_wait_register(lab.service->waiters, lab.reader, ulid,
-                                        version, clock_mono_ms() + 30, set_flag,
-                                        &woken, NULL),
+    assert_int_equal(waiters_register(lab.service->waiters, lab.reader, ulid,
+                                      version, clock_mono_ms() + 30, set_flag,
+                                      &woken, NULL),
                      0);
     (void)usleep(200000);
     assert_int_equal(atomic_load(&woken), 2);

@@ -67,11 +67,30 @@ static void test_a_full_queue_is_busy(void **state)
     assert_int_equal(atomic_load(&ran), 3);
 }
 
+/* The HTTP threads outlive the pool's: what they still bring is refused. */
+static void test_a_stopped_pool_is_busy(void **state)
+{
+    struct pool *p = NULL;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    atomic_store(&ran, 0);
+    assert_int_equal(pool_new(2, 8, &p, &e), 0);
+    assert_int_equal(pool_add(p, count, NULL, &e), 0);
+    pool_stop(p);
+    assert_int_equal(atomic_load(&ran), 1);
+    assert_int_equal(pool_add(p, count, NULL, &e), -1);
+    assert_string_equal(e.code, "busy");
+    pool_free(p);
+    assert_int_equal(atomic_load(&ran), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_run_before_the_end),
         cmocka_unit_test(test_a_full_queue_is_busy),
+        cmocka_unit_test(test_a_stopped_pool_is_busy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

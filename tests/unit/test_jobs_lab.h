@@ -301,8 +301,8 @@ static inline void lab_identity(struct lab *l, const char *person,
     token = token_issue(l->key, "k1", l->config.cluster.name, &c, &bad);
     if (!token)
         fail_msg("%s", bad.text);
-    must(identity_by_token(l->service, l->reader, token, strlen(token),
-                           "127.0.0.1", out, e));
+    must(identity_by_token(l->service, token, strlen(token), "127.0.0.1", out,
+                           e));
     free(token);
 }
 

@@ -145,9 +145,8 @@ static void token_refused(const char *person, int64_t expires, const char *code)
     struct identity who;
     struct err e = ERR_INIT;
 
-    assert_int_equal(identity_by_token(lab.service, lab.reader, text,
-                                       strlen(text), "x", &who, &e),
-                     -1);
+    assert_int_equal(
+        identity_by_token(lab.service, text, strlen(text), "x", &who, &e), -1);
     assert_int_equal(e.class, ERR_UNAUTHENTIC);
     assert_string_equal(e.code, code);
     free(text);
@@ -160,8 +159,7 @@ static void a_token_gives_the_person_of_the_map(void **state)
     struct identity who;
 
     (void)state;
-    must(identity_by_token(lab.service, lab.reader, text, strlen(text), "x",
-                           &who, e));
+    must(identity_by_token(lab.service, text, strlen(text), "x", &who, e));
     assert_string_equal(who.person, "alice");
     assert_int_equal(who.principal, lab.alice.principal);
     assert_int_equal(who.roles, ROLE_RESEARCHER); /* narrowed, never widened */
@@ -182,15 +180,14 @@ static void a_uid_is_the_same_principal_with_less(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) { /* NSS, then memory */
-        must(identity_by_uid(lab.service, lab.reader, geteuid(), &who, e));
+        must(identity_by_uid(lab.service, geteuid(), &who, e));
         assert_int_equal(who.principal, lab.alice.principal);
         assert_int_equal(who.proof, PROOF_NETWORK);
         assert_int_equal(who.roles, ROLE_RESEARCHER);
         assert_null(who.token);
         identity_clear(&who);
     }
-    assert_int_equal(
-        identity_by_uid(lab.service, lab.reader, 3999999999u, &who, &bad), -1);
+    assert_int_equal(identity_by_uid(lab.service, 3999999999u, &who, &bad), -1);
     assert_string_equal(bad.code, "person_unknown");
 }
 
