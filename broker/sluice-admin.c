@@ -110,12 +110,15 @@ static int run(const struct words *w)
 int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"config", 'c', "FILE", 0, "the configuration (" DEFAULT_CONFIG ")", 0},
+        {"config", 'c', "FILE", 0,
+         "the configuration (else SLUICE_CONFIG, else " DEFAULT_CONFIG ")", 0},
         {0}};
     static const struct argp argp = {
         options, parse_word, "COMMAND [WORD...]", doc, NULL, NULL, NULL};
     struct words w = {DEFAULT_CONFIG, 0, NULL};
 
+    if (secure_getenv("SLUICE_CONFIG") != NULL)
+        w.config = secure_getenv("SLUICE_CONFIG");
     log_init("sluice-admin", LOG_WARN_);
     argp_err_exit_status = ADMIN_USAGE;
     (void)umask(022);

@@ -154,6 +154,7 @@ write_env() {
         for name in "${people[@]}"; do
             echo "export $(token_variable "$name")=$(token_file "$name")"
         done
+        echo "export SLUICE_CONFIG=$state/etc/sluice.yaml"
         echo "export SLURM_CONF=$state/etc/slurm.conf"
         # shellcheck disable=SC2016 # expanded by who sources it
         printf 'case ":$PATH:" in *":%s:"*) ;; *) ' "$state/bin"
