@@ -3,14 +3,16 @@
 again after the restart, and an answer in time.
 """
 import concurrent.futures
+import os
 import signal
+import socket
 import threading
 import time
 
 import pytest
 import requests
 
-from site_under_test import FINAL, wait_for
+from site_under_test import FINAL, ROOT, run, wait_for
 
 
 def names_in_slurm(site, since):
@@ -69,7 +71,6 @@ def test_killed_in_the_middle_of_submits(site, alice, part):
         time.sleep(0.05)
         for pid in victims(site, alice, part):
             try:
-                import os
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
@@ -95,7 +96,6 @@ def test_killed_in_the_middle_of_submits(site, alice, part):
 def victims(site, alice, part):
     if part != "worker":
         return [site.pid(part)]
-    import os
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -134,8 +134,7 @@ def test_slurmdbd_stopped_the_job_ends_on_slurmctlds_figures(site, alice):
 def test_a_worker_that_is_stopped_costs_one_request(site, alice, bob):
     alice.finished("gpu-canary")
     for pid in victims(site, alice, "worker"):
-        import os
-        os.kill(pid, signal.SIGSTOP)
+            os.kill(pid, signal.SIGSTOP)
     before = time.monotonic()
     answer = alice.submit("gpu-canary")
     assert answer.status_code in (201, 202, 503)
@@ -157,3 +156,49 @@ def test_spawner_gone_is_503_and_comes_back(site, alice):
     assert alice.get("/v1/jobs").status_code == 200
     site.restart()
     assert alice.finished("gpu-canary")["state"] == "COMPLETE"
+
+
+def test_slurmctld_forgets_a_job_that_it_acknowledged(site, alice, bob):
+    """State is saved every few seconds: after kill -9 the job can be gone and
+    its id be dealt out again. Nothing is sent again, and nobody's figures are
+    taken for another's."""
+    fleet = [str(ROOT / "deploy/fleet/fleet")]
+    job = alice.job("gpu-canary", {"gpus": 1, "hold_seconds": 30})
+    site.signal("slurmctld", signal.SIGKILL)
+    run(fleet + ["start", "slurmctld", "--state", str(site.state)])
+    run(fleet + ["wait", "--state", str(site.state)])
+    his = bob.finished("gpu-canary", {"gpus": 2}, seconds=120)
+    assert his["state"] == "COMPLETE"
+    now = alice.wait(job, lambda j: j["state"] in FINAL | {"UNKNOWN"}, 150)
+    name = f"gpu-canary.{job['id'].removeprefix('job_').lower()}"
+    rows = site.slurm("sacct", "-D", "-X", "-n", "-P", "-o",
+                      "JobName%80,JobIDRaw", "-S", "now-1hour").stdout
+    assert sum(line.startswith(name) for line in rows.splitlines()) <= 1
+    if now["state"] == "UNKNOWN":
+        assert now["reason"]["en"] and now["gpu_seconds"] is None
+        alice.post(f"/v1/jobs/{job['id']}/cancel")
+    else:
+        assert now["state"] == "COMPLETE", now
+
+
+def test_a_flood_of_half_open_connections_leaves_others_served(site, alice):
+    host, port = site.url.removeprefix("http://").split(":")
+    flood = []
+    try:
+        for _ in range(300):
+            s = socket.socket()
+            s.settimeout(2)
+            try:
+                s.connect((host, int(port)))
+                s.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            except OSError:
+                pass
+            flood.append(s)
+        out = alice.shell(
+            f"SLUICE_URL=unix:{site.state}/run/local.sock "
+            f"{site.state}/bin/sluice --json me")
+        assert '"alice"' in out.stdout
+    finally:
+        for s in flood:
+            s.close()
+    assert alice.get("/healthz").status_code == 200
