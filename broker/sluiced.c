@@ -13,7 +13,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
-const char *argp_program_version = "sluiced " SLUICE_VERSION;
+/* glibc looks for this name: it must be seen outside of the program. */
+__attribute__((visibility("default"))) const char *argp_program_version =
+    "sluiced " SLUICE_VERSION;
 
 static const struct argp_option options[] = {
     {"config", 'c', "FILE", 0, "Configuration file", 0}, {0}};

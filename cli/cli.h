@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 enum {
     EXIT_DONE = 0,
@@ -51,7 +52,9 @@ int cmd_artifacts(struct cli *c, int argc, char **argv);
 int cmd_usage(struct cli *c, int argc, char **argv);
 int cmd_audit(struct cli *c, int argc, char **argv);
 
-/* usage.c: prints the command's usage to stderr. EXIT_USAGE. */
+/* usage.c */
+void usage_print(const struct cli *c, FILE *out, const struct command *k);
+/* Prints the command's usage to stderr. EXIT_USAGE. */
 int usage_error(const struct cli *c, const char *command, const char *why);
 
 /* exchange.c */

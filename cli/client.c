@@ -305,7 +305,8 @@ static int failed(const struct client *c, CURLcode code,
     if (x->overflow)
         return err_set(e, ERR_TOO_LARGE, "answer_too_large",
                        "the answer is larger than %d bytes", CLIENT_BODY_MAX);
-    return err_set(e, ERR_UNAVAILABLE, "unreachable", "%s",
+    return err_set(e, ERR_UNAVAILABLE, "unreachable", "%s: %s",
+                   c->socket != NULL ? c->socket : c->base,
                    curl_easy_strerror(code));
 }
 

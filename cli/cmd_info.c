@@ -150,7 +150,7 @@ int cmd_audit(struct cli *c, int argc, char **argv)
 {
     static const struct column columns[] = {
         {"SEQ", "seq"},         {"AT", "at"},     {"KIND", "kind"},
-        {"ACTION", "action"},   {"CODE", "code"}, {"PRINCIPAL", "principal"},
+        {"ACTION", "action"},   {"CODE", "code"}, {"PRINCIPAL", "person"},
         {"REQUEST", "request"}, {"JOB", "job"}};
     struct reply r = {0};
     struct buf path;

@@ -213,6 +213,8 @@ static int download(struct cli *c, const char *id, const char *name,
                         .out_fd = STDOUT_FILENO};
     int rc;
 
+    if (to != NULL && strcmp(to, "-") == 0)
+        to = NULL;
     if (to != NULL) {
         call.out_fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (call.out_fd < 0) {

@@ -194,6 +194,9 @@ static void print_dry_run(const json_t *o)
     fputs(script != NULL ? script : "", stdout);
     fprintf(stderr, "will run: %s, start estimate: %s\n", field(o, "will_run"),
             field(o, "start_estimate"));
+    if (json_is_object(json_object_get(o, "slurm_error")))
+        fprintf(stderr, "Slurm: %s [%s]\n", field(o, "slurm_error.text"),
+                field(o, "slurm_error.code"));
 }
 
 static int show(struct cli *c, const struct submit *s, const struct reply *r)

@@ -13,7 +13,9 @@
 
 enum { OPTION_URL = 256, OPTION_TOKEN };
 
-const char *argp_program_version = "sluice " SLUICE_VERSION;
+/* glibc looks for this name: it must be seen outside of the program. */
+__attribute__((visibility("default"))) const char *argp_program_version =
+    "sluice " SLUICE_VERSION;
 
 static const struct argp_option options[] = {
     {"json", 'j', NULL, 0, "Print the API's JSON documents", 0},
@@ -129,6 +131,10 @@ static int run_command(struct cli *c, int argc, char **argv)
         fprintf(stderr, "sluice: there is no command %s; see sluice --help\n",
                 argv[0]);
         return EXIT_USAGE;
+    }
+    if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+        usage_print(c, stdout, k);
+        return EXIT_DONE;
     }
     if (client_new(c->url, c->token_file, &c->client, &e) < 0)
         return say_error(c, &e);

@@ -91,8 +91,10 @@ static int add_json(json_t *params, const char *name, const char *text,
     one = json_parse(buf_str(&wrapped), wrapped.len, VALUE_MAX + 8, e);
     if (one != NULL && json_array_size(one) == 1)
         rc = json_object_set(params, name, json_array_get(one, 0));
-    if (rc < 0)
+    if (rc < 0) {
+        err_clear(e); /* the parser's columns count the bracket, too */
         err_set(e, ERR_INVALID, "param_json", "%s is not one JSON value", name);
+    }
     json_decref(one);
     buf_clear(&wrapped);
     return rc;

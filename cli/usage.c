@@ -56,6 +56,12 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
+void usage_print(const struct cli *c, FILE *out, const struct command *k)
+{
+    fprintf(out, "usage: sluice %s %s\n  %s\n", k->name, k->usage,
+            c->chinese ? k->zh : k->en);
+}
+
 int usage_error(const struct cli *c, const char *command, const char *why)
 {
     const struct command *k = command_find(command);
@@ -63,7 +69,6 @@ int usage_error(const struct cli *c, const char *command, const char *why)
     if (why != NULL)
         fprintf(stderr, "sluice %s: %s\n", command, why);
     if (k != NULL)
-        fprintf(stderr, "usage: sluice %s %s\n  %s\n", k->name, k->usage,
-                c->chinese ? k->zh : k->en);
+        usage_print(c, stderr, k);
     return EXIT_USAGE;
 }

@@ -54,6 +54,26 @@ def test_a_taken_port_is_left_alone_and_said(own_state):
     assert site.url == "http://127.0.0.1:18281"
 
 
+def test_a_second_run_reverts_no_edit_and_applies_no_draft(own_state):
+    quickstart = [QUICKSTART, "--state", str(own_state), "--port", "18380"]
+    run(quickstart + ["--no-job"])
+    site = Site(own_state, quickstart)
+    folder = own_state / "share/sluice/workflows"
+    canary = folder / "gpu-canary.yaml"
+    edited = canary.read_text().replace("max: 8", "max: 4")
+    assert edited != canary.read_text()
+    canary.write_text(edited)
+    (folder / "draft.yaml").write_text(canary.read_text()
+                                       .replace("gpu-canary:", "draft:"))
+    generation = site.person("alice").get("/v1/me").json()["generation"]
+    out = run(quickstart)
+    assert canary.read_text() == edited
+    assert (folder / "draft.yaml").exists()
+    assert site.person("alice").get("/v1/me").json()["generation"] == \
+        generation
+    assert out.stdout.count("COMPLETE") >= 2
+
+
 def test_a_failing_step_is_named_with_its_log(own_state, tmp_path):
     """cmake that fails: the step, the reason and the log are told."""
     broken = tmp_path / "cmake"
