@@ -59,6 +59,7 @@ static void print_workflow(const struct cli *c, const json_t *w)
     const struct column columns[] = {
         {"PARAMETER", "name"},
         {"TYPE", "type"},
+        {"REQUIRED", "required"},
         {"DEFAULT", "default"},
         {"MIN", "min"},
         {"MAX", "max"},
