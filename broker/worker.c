@@ -39,6 +39,7 @@ static const struct option_row {
     {"--models", offsetof(struct worker_site, models), true},
     {"--cluster", offsetof(struct worker_site, cluster), false},
     {"--marker", offsetof(struct worker_site, marker), false},
+    {"--kind", offsetof(struct worker_site, kind), false},
     {"--poll-ms", offsetof(struct worker_site, poll_ms), false},
 };
 

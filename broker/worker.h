@@ -23,7 +23,7 @@
 
 /* argv; all borrowed. NULL where not given. */
 struct worker_site {
-    const char *jobs_root, *inputs, *models, *cluster, *marker, *poll_ms;
+    const char *jobs_root, *inputs, *models, *cluster, *marker, *kind, *poll_ms;
 };
 
 /* Long options of argv[first...]; each given once, absolute folders. 0, or -1

@@ -2,6 +2,7 @@
 #include "broker/files/run.h"
 
 #include "base/file.h"
+#include "broker/files/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static int open_root(struct run *n, const struct worker_site *site,
         return err_set(e, ERR_UNAVAILABLE, "storage_missing",
                        "the jobs folder carries no marker: is the share "
                        "mounted?");
-    return 0;
+    return storage_check(n->root_fd, site->kind, e);
 }
 
 static bool is_component(const char *s)

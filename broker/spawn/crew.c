@@ -730,7 +730,7 @@ static void set_program(struct program *p, const struct config *f,
     const char *const options[] = {
         "--jobs-root", f->jobs.root,   "--inputs",  f->jobs.inputs,
         "--models",    f->jobs.models, "--cluster", f->cluster.name,
-        "--marker",    f->jobs.marker};
+        "--marker",    f->jobs.marker, "--kind",    f->jobs.kind};
     size_t n = 0;
 
     (void)snprintf(p->path, sizeof(p->path), "%s/%s", f->paths.libexec, name);
