@@ -418,18 +418,6 @@ const struct person *people_by_account(const struct people *p,
     return on_account(p, account, &first) == 1 ? first : NULL;
 }
 
-static json_t *strs_json(const struct strs *s)
-{
-    json_t *arr = json_array();
-
-    for (size_t i = 0; arr != NULL && i < s->n; i++)
-        if (json_array_append_new(arr, json_string(s->v[i])) != 0) {
-            json_decref(arr);
-            arr = NULL;
-        }
-    return arr;
-}
-
 static json_t *person_json(const struct people *all, const struct person *p)
 {
     const struct person *first = NULL;

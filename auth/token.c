@@ -12,6 +12,7 @@
 #include <fnmatch.h>
 #include <jwt.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ static bool id_valid(const char *s)
 /* --- keys --------------------------------------------------------------- */
 
 struct token_keys {
+    uint64_t serial; /* of this process: names these keys in a cache */
     struct {
         char kid[KID_MAX + 1];
         char *pem;
@@ -146,6 +148,7 @@ static int key_add(struct token_keys *k, const char *kid, const json_t *v,
 
 int token_keys_load(const json_t *tree, struct token_keys **out, struct err *e)
 {
+    static atomic_uint_fast64_t serial;
     struct token_keys *k = NULL;
     const char *kid;
     json_t *v;
@@ -156,6 +159,7 @@ int token_keys_load(const json_t *tree, struct token_keys **out, struct err *e)
     k = calloc(1, sizeof(*k));
     if (k == NULL)
         return err_nomem(e);
+    k->serial = atomic_fetch_add(&serial, 1) + 1;
     json_object_foreach((json_t *)(uintptr_t)tree, kid,
                         v) if (key_add(k, kid, v, e) != 0)
     {
@@ -588,18 +592,6 @@ int token_verify(const struct token_keys *k, struct token_revoked *r,
 
 /* --- issue -------------------------------------------------------------- */
 
-static json_t *globs_json(const struct strs *s)
-{
-    json_t *arr = json_array();
-
-    for (size_t i = 0; arr != NULL && i < s->n; i++)
-        if (json_array_append_new(arr, json_string(s->v[i])) != 0) {
-            json_decref(arr);
-            arr = NULL;
-        }
-    return arr;
-}
-
 static char *claims_text(const char *audience, const struct token_claims *c,
                          struct err *e)
 {
@@ -616,7 +608,7 @@ static char *claims_text(const char *audience, const struct token_claims *c,
     if (c->roles != 0)
         r |= json_put(o, "roles", roles_json(c->roles));
     if (c->workflows.n != 0)
-        r |= json_put(o, "workflows", globs_json(&c->workflows));
+        r |= json_put(o, "workflows", strs_json(&c->workflows));
     if (c->gpus_max != 0)
         r |= json_put_int(o, "gpus", c->gpus_max);
     if (r == 0)
@@ -685,19 +677,18 @@ char *token_issue(const char *private_pem, const char *kid,
 
 struct entry {
     uint8_t key[SHA256_LEN];
-    bool used;
+    uint64_t serial; /* of the keys that it was verified with; 0: free */
     struct token_claims claims;
 };
 
-/* Sets of CACHE_WAYS; within a set the oldest place is written over. `epoch`
- * moves when keys change, so that a verification that began with the old keys
- * is not remembered under the new ones. */
+/* Sets of CACHE_WAYS; within a set the oldest place is written over. An entry
+ * counts for the keys that verified it only: a request that holds the old keys
+ * across a switch remembers nothing for those who have the new ones. */
 struct token_cache {
     pthread_mutex_t lock;
     struct entry *v;
     unsigned char *next;
     size_t sets;
-    uint64_t epoch;
 };
 
 struct token_cache *token_cache_new(size_t entries)
@@ -732,7 +723,6 @@ void token_cache_drop(struct token_cache *c)
     (void)pthread_mutex_lock(&c->lock);
     for (size_t i = 0; i < c->sets * CACHE_WAYS; i++)
         entry_clear(&c->v[i]);
-    c->epoch++;
     (void)pthread_mutex_unlock(&c->lock);
 }
 
@@ -755,26 +745,27 @@ static size_t set_of(const struct token_cache *c, const uint8_t *key)
     return (size_t)(h % c->sets);
 }
 
-static struct entry *entry_find(struct token_cache *c, const uint8_t *key)
+static struct entry *entry_find(struct token_cache *c, const uint8_t *key,
+                                uint64_t serial)
 {
     struct entry *set = &c->v[set_of(c, key) * CACHE_WAYS];
 
     for (size_t i = 0; i < CACHE_WAYS; i++)
-        if (set[i].used && crypto_equal(set[i].key, key, SHA256_LEN))
+        if (set[i].serial == serial &&
+            crypto_equal(set[i].key, key, SHA256_LEN))
             return &set[i];
     return NULL;
 }
 
 /* 1: known and copied, 0: not known, -1. */
-static int cache_get(struct token_cache *c, const uint8_t *key, int64_t now,
-                     struct token_claims *out, uint64_t *epoch, struct err *e)
+static int cache_get(struct token_cache *c, const uint8_t *key, uint64_t serial,
+                     int64_t now, struct token_claims *out, struct err *e)
 {
     struct entry *n;
     int r = 0;
 
     (void)pthread_mutex_lock(&c->lock);
-    *epoch = c->epoch;
-    n = entry_find(c, key);
+    n = entry_find(c, key, serial);
     if (n != NULL && (n->claims.expires_at <= now ||
                       n->claims.issued_at > now + TOKEN_SKEW_SECONDS)) {
         entry_clear(n); /* the full check says which it is */
@@ -788,7 +779,7 @@ static int cache_get(struct token_cache *c, const uint8_t *key, int64_t now,
 
 /* Failing to remember is no failure. */
 static void cache_put(struct token_cache *c, const uint8_t *key,
-                      const struct token_claims *claims, uint64_t epoch)
+                      uint64_t serial, const struct token_claims *claims)
 {
     struct token_claims copy;
     struct entry *n;
@@ -798,7 +789,7 @@ static void cache_put(struct token_cache *c, const uint8_t *key,
         return;
     (void)pthread_mutex_lock(&c->lock);
     set = set_of(c, key);
-    if (c->epoch != epoch || entry_find(c, key) != NULL) {
+    if (entry_find(c, key, serial) != NULL) {
         token_claims_clear(&copy);
     } else {
         n = &c->v[set * CACHE_WAYS + c->next[set]];
@@ -806,7 +797,7 @@ static void cache_put(struct token_cache *c, const uint8_t *key,
         entry_clear(n);
         memcpy(n->key, key, SHA256_LEN);
         n->claims = copy;
-        n->used = true;
+        n->serial = serial;
     }
     (void)pthread_mutex_unlock(&c->lock);
 }
@@ -819,7 +810,6 @@ int token_verify_cached(struct token_cache *c, const struct token_keys *k,
     const struct crypto_piece pieces[] = {{audience, strlen(audience) + 1},
                                           {text, len}};
     uint8_t key[SHA256_LEN];
-    uint64_t epoch = 0;
     int known;
 
     memset(out, 0, sizeof(*out));
@@ -827,13 +817,13 @@ int token_verify_cached(struct token_cache *c, const struct token_keys *k,
         return malformed(e);
     if (crypto_sha256_pieces(pieces, 2, key, e) != 0)
         return -1;
-    known = cache_get(c, key, now, out, &epoch, e);
+    known = cache_get(c, key, k->serial, now, out, e);
     if (known < 0)
         return -1;
     if (known == 0) {
         if (verify(k, audience, text, len, now, out, e) != 0)
             return -1;
-        cache_put(c, key, out, epoch);
+        cache_put(c, key, k->serial, out);
     }
     if (check_revoked(r, out->id, e) == 0)
         return 0;

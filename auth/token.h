@@ -60,8 +60,8 @@ char *token_issue(const char *private_pem, const char *kid,
                   const char *audience, const struct token_claims *c,
                   struct err *e);
 
-/* Remembers verified tokens by SHA-256 until expiry; revocation is still
- * checked at every use. Bounded; thread-safe. */
+/* Remembers verified tokens by SHA-256 and the keys that verified them, until
+ * expiry; revocation is still checked at every use. Bounded; thread-safe. */
 struct token_cache;
 struct token_cache *token_cache_new(size_t entries);
 void token_cache_free(struct token_cache *c);
@@ -69,6 +69,6 @@ int token_verify_cached(struct token_cache *c, const struct token_keys *k,
                         struct token_revoked *r, const char *audience,
                         const char *text, size_t len, int64_t now,
                         struct token_claims *out, struct err *e);
-void token_cache_drop(struct token_cache *c); /* keys changed */
+void token_cache_drop(struct token_cache *c); /* room, when keys changed */
 
 #endif

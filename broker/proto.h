@@ -26,6 +26,10 @@
  *    artifact   {path, offset, limit}                   w    person
  *    outcome    {}                                      -    system
  *
+ *    {"v":1, "watch":true}   another watch peer socket, please: the last one
+ *    was lost (watch drops a peer that is slow to read). Answered by the event
+ *    "watch", now or when there is a watch.
+ *
  *    "w": the write end of the request's pipe: script, receipts, log and
  *    artifact bytes go there, never through a frame. The worker closes it at
  *    the end, before its result frame.

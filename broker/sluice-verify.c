@@ -58,18 +58,6 @@ static int verifier_init(struct verifier *v, const char *file, const char *id,
     return v->revoked != NULL && v->cache != NULL ? 0 : err_nomem(e);
 }
 
-static json_t *strings(const struct strs *s)
-{
-    json_t *arr = json_array();
-
-    for (size_t i = 0; arr != NULL && i < s->n; i++)
-        if (json_array_append_new(arr, json_string(s->v[i])) != 0) {
-            json_decref(arr);
-            arr = NULL;
-        }
-    return arr;
-}
-
 static int put_claims(json_t *answer, const struct token_claims *c)
 {
     int r = 0;
@@ -78,7 +66,7 @@ static int put_claims(json_t *answer, const struct token_claims *c)
     r |= json_put_str(answer, "person", c->person);
     r |= json_put_str(answer, "token_id", c->id);
     r |= json_put(answer, "roles", roles_json(c->roles));
-    r |= json_put(answer, "workflows", strings(&c->workflows));
+    r |= json_put(answer, "workflows", strs_json(&c->workflows));
     r |= json_put_int(answer, "gpus", c->gpus_max);
     r |= json_put_int(answer, "expires_at", c->expires_at);
     return r;

@@ -9,22 +9,64 @@
 
 enum { FIELD_SLOTS = 8, FIELD_MAX = 512, COLUMNS_MAX = 12 };
 
+/* How many bytes at s are one control character: C0 and DEL are one byte, C1
+ * (U+0080 to U+009F, among them CSI) two in UTF-8. 0: none. A bare byte of C1,
+ * as a cut character may leave one, counts for terminals that aren't UTF-8. */
+static size_t control_at(const char *s, size_t expected)
+{
+    unsigned char a = (unsigned char)s[0], b = a == 0 ? 0 : (unsigned char)s[1];
+
+    if (a < 0x20 || a == 0x7f)
+        return 1;
+    if (a == 0xc2 && b >= 0x80 && b <= 0x9f)
+        return 2;
+    return expected == 0 && a >= 0x80 && a <= 0x9f ? 1 : 0;
+}
+
+/* What is in strings beyond C0 (which JSON escapes) is escaped too: it stays
+ * the same document, and a terminal obeys nothing of it. */
 void print_json(const json_t *v)
 {
     char *text = json_dumps(v, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
 
+    for (const char *s = text; s != NULL && *s != '\0'; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if (c == 0x7f)
+            fputs("\\u007f", stdout);
+        else if (c == 0xc2 && control_at(s, 0) == 2)
+            printf("\\u%04x", (unsigned)(unsigned char)*++s);
+        else
+            putchar(c);
+    }
     if (text != NULL)
-        puts(text);
+        putchar('\n');
     free(text);
+}
+
+/* Bytes that follow a first byte of UTF-8. */
+static size_t following(unsigned char c)
+{
+    return c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc0 ? 1 : 0;
 }
 
 /* A terminal must not obey what a job or a name contains. */
 static void clean(char *s)
 {
-    for (; *s != '\0'; s++) {
-        if ((unsigned char)*s < 0x20 || *s == 0x7f)
-            *s = '?';
+    size_t expected = 0; /* bytes of a character that has begun */
+    char *to = s;
+
+    while (*s != '\0') {
+        size_t n = control_at(s, expected);
+        unsigned char c = (unsigned char)*s;
+
+        *to++ = n > 0 ? '?' : *s;
+        expected = n == 0 && expected > 0 && (c & 0xc0) == 0x80
+                       ? expected - 1
+                       : following(n > 0 ? 0 : c);
+        s += n > 0 ? n : 1;
     }
+    *to = '\0';
 }
 
 static const char *text_of(const json_t *v)

@@ -41,6 +41,19 @@ int strs_add(struct strs *s, const char *v)
     return strs_add_take(s, strdup(v));
 }
 
+json_t *strs_json(const struct strs *s)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; list != NULL && i < s->n; i++) {
+        if (json_array_append_new(list, json_string(s->v[i])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
 void strs_clear(struct strs *s)
 {
     for (size_t i = 0; i < s->n; i++)

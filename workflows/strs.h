@@ -5,6 +5,7 @@
 #ifndef WORKFLOWS_STRS_H
 #define WORKFLOWS_STRS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -18,6 +19,8 @@ bool strs_has(const struct strs *s, const char *v);
 int strs_add(struct strs *s, const char *v);
 /* v (malloc'ed) is the list's, or freed on failure. NULL v: -1. */
 int strs_add_take(struct strs *s, char *v);
+/* A new array of the strings; NULL: no memory (or not UTF-8). */
+json_t *strs_json(const struct strs *s);
 /* Frees all; the list is empty and usable after. */
 void strs_clear(struct strs *s);
 

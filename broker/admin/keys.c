@@ -176,8 +176,9 @@ static int init_locked(const struct admin *a, bool *made, struct signing_key *k,
     return 0;
 }
 
-int keys_init(const struct admin *a, bool *made, struct signing_key *k,
-              struct err *e)
+/* Make what is missing. *made: a new key was made. k: the key, read back. */
+static int keys_init(const struct admin *a, bool *made, struct signing_key *k,
+                     struct err *e)
 {
     int lock, r;
 

@@ -22,8 +22,4 @@ int signing_key_read(const struct admin *a, struct signing_key *k,
                      struct err *e);
 void signing_key_clear(struct signing_key *k);
 
-/* Make what is missing. *made: a new key was made. k: the key, read back. */
-int keys_init(const struct admin *a, bool *made, struct signing_key *k,
-              struct err *e);
-
 #endif

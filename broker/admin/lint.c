@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define BASH "/bin/bash"
 enum { SAID_MAX = 4096 };
 
 void lint_say(struct lint *l, const char *file, int line, const char *rule,
@@ -52,7 +53,7 @@ static int cut_place(const char *file, const char *text, const char **rest)
     return (int)line;
 }
 
-void lint_err(struct lint *l, const char *file, const struct err *e)
+static void lint_err(struct lint *l, const char *file, const struct err *e)
 {
     const char *rest;
     int line = cut_place(file, e->text, &rest);
@@ -181,36 +182,45 @@ out:
 
 /* --- templates ---------------------------------------------------------- */
 
-/* What bash says about the syntax; its exit status, or -1 without a bash. */
+/* Starts bash -n with its stderr at p[1]. -1: not started. */
+static pid_t bash_start(const char *file, int to)
+{
+    char *const env[] = {(char[]){"LC_ALL=C"}, NULL};
+    char *name = strdup(file);
+    char *const argv[] = {(char[]){"bash"}, (char[]){"-n"}, (char[]){"--"},
+                          name, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t pid = -1;
+
+    if (name == NULL)
+        return -1;
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawn_file_actions_adddup2(&actions, to, STDERR_FILENO);
+    if (posix_spawn(&pid, BASH, &actions, NULL, argv, env) != 0)
+        pid = -1;
+    (void)posix_spawn_file_actions_destroy(&actions);
+    free(name);
+    return pid;
+}
+
+/* What bash says about the syntax; its exit status, or -1: no verdict. */
 static int bash_n(const char *file, char *said, size_t n)
 {
-    char *const argv[] = {(char[]){"bash"}, (char[]){"-n"}, (char[]){"--"},
-                          strdup(file), NULL};
-    char *const env[] = {(char[]){"LC_ALL=C"}, NULL};
-    posix_spawn_file_actions_t actions;
     int p[2], status = -1;
     size_t got = 0;
     ssize_t k;
     pid_t pid;
 
     said[0] = '\0';
-    if (argv[3] == NULL || access("/bin/bash", X_OK) != 0 ||
-        pipe2(p, O_CLOEXEC) != 0) {
-        free(argv[3]);
+    if (pipe2(p, O_CLOEXEC) != 0)
         return -1;
-    }
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, p[1], STDERR_FILENO);
-    if (posix_spawn(&pid, "/bin/bash", &actions, NULL, argv, env) != 0)
-        pid = -1;
-    (void)posix_spawn_file_actions_destroy(&actions);
+    pid = bash_start(file, p[1]);
     (void)close(p[1]);
     while (pid > 0 && got < n - 1 &&
            (k = read(p[0], said + got, n - 1 - got)) > 0)
         got += (size_t)k;
     said[got] = '\0';
     (void)close(p[0]);
-    free(argv[3]);
     if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status))
         return WEXITSTATUS(status);
     return -1;
@@ -241,12 +251,27 @@ static void lint_bash(struct lint *l, const char *file, char *said)
     }
 }
 
+/* A bash that can't be asked doesn't make a template clean. */
+static void lint_syntax(struct lint *l, const char *file)
+{
+    char said[SAID_MAX];
+    int status;
+
+    if (access(BASH, X_OK) != 0)
+        return;
+    status = bash_n(file, said, sizeof(said));
+    if (status > 0)
+        lint_bash(l, file, said);
+    if (status < 0 || (status > 0 && said[0] == '\0'))
+        lint_say(l, file, 0, "template_syntax",
+                 BASH " -n gave no verdict on it");
+}
+
 void lint_template(struct lint *l, const char *file)
 {
     const char *slash = strrchr(file, '/');
     const char *base = slash == NULL ? file : slash + 1;
     struct err e = ERR_INIT;
-    char said[SAID_MAX];
     size_t len = 0;
     char *dir = strndup(slash == NULL ? "." : file,
                         slash == NULL ? 1 : (size_t)(slash - file) + 1);
@@ -259,8 +284,8 @@ void lint_template(struct lint *l, const char *file)
         err_sys(&e, ERR_CONFIG, errno, "template_missing", "%s", file);
     if (text == NULL)
         lint_err(l, file, &e);
-    else if (bash_n(file, said, sizeof(said)) > 0)
-        lint_bash(l, file, said);
+    else
+        lint_syntax(l, file);
     free(text);
     free(dir);
     if (fd >= 0)

@@ -20,8 +20,6 @@ struct lint {
 /* A finding in words of our own. line 0: the file as a whole. */
 void lint_say(struct lint *l, const char *file, int line, const char *rule,
               const char *text);
-/* An error whose text may begin with "file:line: ". */
-void lint_err(struct lint *l, const char *file, const struct err *e);
 
 /* One workflow file; each entry is judged on its own, so that one bad entry
  * does not hide the next. templates_dir NULL: templates are not looked for. */

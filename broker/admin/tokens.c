@@ -154,18 +154,6 @@ static int fill_claims(const struct issue *w, struct token_claims *c,
     return 0;
 }
 
-static json_t *globs_json(const struct strs *s)
-{
-    json_t *arr = json_array();
-
-    for (size_t i = 0; arr != NULL && i < s->n; i++)
-        if (json_array_append_new(arr, json_string(s->v[i])) != 0) {
-            json_decref(arr);
-            arr = NULL;
-        }
-    return arr;
-}
-
 static json_t *claims_record(const struct token_claims *c)
 {
     json_t *o = json_object();
@@ -173,7 +161,7 @@ static json_t *claims_record(const struct token_claims *c)
 
     r |= json_put_str(o, "person", c->person);
     r |= json_put(o, "roles", roles_json(c->roles));
-    r |= json_put(o, "workflows", globs_json(&c->workflows));
+    r |= json_put(o, "workflows", strs_json(&c->workflows));
     r |= json_put_int(o, "gpus", c->gpus_max);
     r |= json_put_int(o, "issued_at", c->issued_at);
     r |= json_put_int(o, "expires_at", c->expires_at);
@@ -309,8 +297,11 @@ static void print_token(const char *id, const json_t *t, const char *state)
     print_words(json_object_get(t, "roles"), "all");
     printf("  workflows ");
     print_words(json_object_get(t, "workflows"), "all");
-    printf("  gpus %lld\n",
-           (long long)json_integer_value(json_object_get(t, "gpus")));
+    if (json_integer_value(json_object_get(t, "gpus")) == 0)
+        printf("  gpus all\n");
+    else
+        printf("  gpus %lld\n",
+               (long long)json_integer_value(json_object_get(t, "gpus")));
 }
 
 /* {"tokens": [{id, state, person, ...}]}, in the order of issue. */

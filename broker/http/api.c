@@ -3,10 +3,11 @@
 
 int api_ask(struct http_request *r, struct ask *out, struct err *e)
 {
-    out->service = server_service(r->server);
-    out->reader = server_reader(r->server, e);
-    out->who = &r->identity;
-    out->request = r->id;
+    *out = (struct ask){.service = server_service(r->server),
+                        .reader = server_reader(r->server, e),
+                        .who = &r->identity,
+                        .request = r->id,
+                        .noted = r->read_noted};
     return out->reader == NULL ? -1 : 0;
 }
 

@@ -47,6 +47,7 @@ int api_audit(struct http_request *r, struct err *e)
     q.job_id = request_query(r, "job");
     q.cursor = request_query(r, "cursor");
     q.all = asks_all(r);
+    r->refusal_noted = true;
     if (jobs_audit_text(&a, &q, &r->out, e) < 0)
         return -1;
     return api_answer_text(r, 200);
@@ -54,14 +55,24 @@ int api_audit(struct http_request *r, struct err *e)
 
 int api_usage(struct http_request *r, struct err *e)
 {
-    static const char *const names[] = {"all", "since", "until", NULL};
+    static const char *const names[] = {"all",   "since",  "until",
+                                        "limit", "cursor", NULL};
+    struct usage_query q = {.all = asks_all(r)};
+    int64_t limit = USAGE_LIST_MAX;
     struct ask a;
 
-    if (!r->pooled && asks_all(r))
+    if (!r->pooled && q.all)
         return HANDLER_POOL; /* others' figures: an audit commit comes first */
-    if (request_query_only(r, names, e) < 0 || api_ask(r, &a, e) < 0 ||
-        jobs_usage_text(&a, asks_all(r), request_query(r, "since"),
-                        request_query(r, "until"), &r->out, e) < 0)
+    if (request_query_only(r, names, e) < 0 ||
+        request_query_int(r, "limit", 1, USAGE_LIST_MAX, &limit, e) < 0 ||
+        api_ask(r, &a, e) < 0)
+        return -1;
+    q.since = request_query(r, "since");
+    q.until = request_query(r, "until");
+    q.cursor = request_query(r, "cursor");
+    q.limit = (int)limit;
+    r->refusal_noted = true;
+    if (jobs_usage_text(&a, &q, &r->out, e) < 0)
         return -1;
     return api_answer_text(r, 200);
 }

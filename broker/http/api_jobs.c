@@ -49,6 +49,20 @@ static int query_dry_run(const struct http_request *r, bool *out, struct err *e)
                    "dry_run must be true or false");
 }
 
+/* The parser's copies of them; the request wipes its own body. */
+static void wipe_secrets(json_t *body)
+{
+    json_t *secrets = json_object_get(body, "secrets"), *v;
+    const char *name;
+
+    json_object_foreach(secrets, name, v)
+    {
+        if (json_is_string(v))
+            explicit_bzero((char *)(uintptr_t)json_string_value(v),
+                           json_string_length(v));
+    }
+}
+
 int api_submit(struct http_request *r, struct err *e)
 {
     struct submit_answer answer = {0};
@@ -66,11 +80,13 @@ int api_submit(struct http_request *r, struct err *e)
         return -1;
     ask.body = body;
     ask.idempotency_key = request_header(r, "Idempotency-Key");
+    r->refusal_noted = true;
     if (pipeline_submit(service, reader, &ask, &answer, e) == 0)
         rc = answer_submit(r, &answer, e);
     else if (answer.replayed)
         answer_header(r, "Idempotency-Replayed", "true", NULL);
     submit_answer_clear(&answer);
+    wipe_secrets(body);
     json_decref(body);
     return rc;
 }
@@ -225,6 +241,7 @@ int api_job(struct http_request *r, struct err *e)
     buf_reset(&r->out);
     if (jobs_get_text(&a, r->args[0], &r->out, &v, e) < 0)
         return -1;
+    r->read_noted = true; /* each wake comes by here again */
     if (should_wait(r, &v, wait) && sleep_until_changed(r, &a, &v) != 0)
         return HANDLER_WAIT;
     return answer_job(r, &v, e);
@@ -250,9 +267,12 @@ static int act(struct http_request *r, enum job_act what, struct err *e)
     struct doc_version v = {0};
     struct ask a;
 
-    if (api_ask(r, &a, e) < 0 ||
-        jobs_act(&a, what, r->args[0], &r->out, &v, e) < 0 ||
-        api_etag(r, &v, e) < 0)
+    if (api_ask(r, &a, e) < 0)
+        return -1;
+    r->refusal_noted = true;
+    if (jobs_act(&a, what, r->args[0], &r->out, &v, e) < 0)
+        return -1;
+    if (v.version > 0 && api_etag(r, &v, e) < 0)
         return -1;
     return api_answer_text(r, 200);
 }

@@ -7,19 +7,6 @@
 #include "base/json.h"
 #include "broker/http/api.h"
 
-static json_t *strings(const struct strs *s)
-{
-    json_t *a = json_array();
-
-    for (size_t i = 0; a != NULL && i < s->n; i++) {
-        if (json_array_append_new(a, json_string(s->v[i])) < 0) {
-            json_decref(a);
-            return NULL;
-        }
-    }
-    return a;
-}
-
 static json_t *allowed_workflows(const struct identity *who)
 {
     const struct allowlist *list = who->generation->allowlist;
@@ -68,7 +55,7 @@ static int put_person(json_t *o, const struct identity *who)
     return json_put_str(o, "principal", who->person) |
            json_put_int(o, "principal_id", who->principal) |
            json_put(o, "roles", roles_json(who->roles)) |
-           json_put(o, "groups", strings(&p->groups)) |
+           json_put(o, "groups", strs_json(&p->groups)) |
            json_put_str(o, "proof",
                         who->proof == PROOF_TOKEN ? "token" : "network") |
            json_put_str(o, "token_id",

@@ -18,9 +18,13 @@ static const struct {
     const char *code;
     unsigned status;
 } by_code[] = {
-    {"http_chunked", 411},         {"method_not_allowed", 405},
-    {"http_method", 501},          {"http_host", 421},
-    {"http_target_too_long", 414}, {"idempotency_key_reused", 422},
+    {"http_chunked", 411},
+    {"method_not_allowed", 405},
+    {"http_method", 501},
+    {"http_host", 421},
+    {"http_target_too_long", 414},
+    {"range_not_satisfiable", 416},
+    {"idempotency_key_reused", 422},
 };
 
 /* A prefix of codes that means: understood, and its values are wrong. */

@@ -68,6 +68,8 @@ struct http_request {
     atomic_int refs; /* the connection, and a pump */
     bool pooled;     /* runs on pool threads */
     enum { REQ_NEW, REQ_READING, REQ_RUNNING, REQ_WAITING, REQ_DONE } step;
+    bool refusal_noted; /* whoever refuses writes the audit's row himself */
+    bool read_noted;    /* the read of somebody else's job is in the audit */
     int64_t wait_until_ms;
     int64_t seen_version;
 };

@@ -23,6 +23,7 @@ struct route {
     const char *pattern; /* "/v1/jobs/{}/logs"; a last "{*}" takes the rest */
     route_handler *handler;
     unsigned flags;
+    const char *action; /* the audit's word for it; NULL: nothing to refuse */
 };
 
 /* Find the route of r->method and r->path, and set r->route and r->args. HEAD

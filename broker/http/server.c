@@ -71,8 +71,11 @@ struct db *server_reader(struct server *s, struct err *e)
         return d;
     if (db_open_reader(s->service->config->paths.db, &d, e) < 0)
         return NULL;
-    pthread_setspecific(s->reader, d);
-    return d;
+    if (pthread_setspecific(s->reader, d) == 0)
+        return d;
+    db_close(d); /* nobody would close it */
+    err_nomem(e);
+    return NULL;
 }
 
 /* ---- answering -------------------------------------------------------- */
@@ -141,8 +144,26 @@ static int run_handler(struct http_request *r)
 
     if (rc >= 0)
         return rc;
+    if (!r->pooled && identify_refusal_waits(r, &e)) {
+        buf_reset(&r->out);
+        return HANDLER_POOL; /* and is refused there */
+    }
     if (e.class == ERR_INTERNAL)
         log_err("request_failed", r->id, &e);
+    identify_note_refusal(r, &e);
+    problem_answer(r, &e);
+    return 0;
+}
+
+/* Some are identified here: NSS and a person's first commit may take long. */
+static int run_identified(struct http_request *r)
+{
+    struct err e = ERR_INIT;
+
+    if ((r->route->flags & ROUTE_OPEN) != 0 || r->identified ||
+        identify(r, true, &e) == 0)
+        return run_handler(r);
+    identify_note_refusal(r, &e);
     problem_answer(r, &e);
     return 0;
 }
@@ -152,7 +173,7 @@ static void run_pooled(void *arg)
     struct http_request *r = arg;
 
     /* Later: whoever wakes the connection may have it already. */
-    if (run_handler(r) == 0)
+    if (run_identified(r) == 0)
         MHD_resume_connection(r->connection);
 }
 
@@ -207,12 +228,19 @@ void server_wake(struct http_request *r)
     MHD_resume_connection(r->connection);
 }
 
-int server_stream(struct http_request *r, int64_t size, struct err *e)
+int server_stream_size(struct http_request *r, int64_t size, struct err *e)
 {
-    r->stream = stream_new(r->connection);
+    r->stream = stream_new(r->connection, &r->server->stopping);
     if (r->stream == NULL)
         return err_nomem(e);
     r->stream_size = (uint64_t)size;
+    return 0;
+}
+
+int server_stream(struct http_request *r, int64_t size, struct err *e)
+{
+    if (server_stream_size(r, size, e) < 0)
+        return -1;
     atomic_fetch_add(&r->refs, 1);
     MHD_resume_connection(r->connection); /* replies, and reads the stream */
     return 0;
@@ -222,6 +250,7 @@ static enum MHD_Result dispatch(struct http_request *r)
 {
     char allow[64];
     struct err e = ERR_INIT;
+    int rc = 0;
 
     if (request_parse_target(r, &e) < 0)
         return refuse(r, &e, false);
@@ -230,9 +259,11 @@ static enum MHD_Result dispatch(struct http_request *r)
             answer_header(r, "Allow", allow, NULL);
         return refuse(r, &e, false);
     }
-    if ((r->route->flags & ROUTE_OPEN) == 0 && identify(r, &e) < 0)
+    if ((r->route->flags & ROUTE_OPEN) == 0)
+        rc = identify(r, false, &e);
+    if (rc < 0)
         return refuse(r, &e, false);
-    return run(r);
+    return rc == IDENTITY_LATER ? start_pooled(r) : run(r);
 }
 
 /* ---- libmicrohttpd's callbacks ---------------------------------------- */

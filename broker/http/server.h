@@ -21,7 +21,8 @@ struct server;
 /* Listens at config's `listen`; a loopback port that is taken is ERR_CONFIG
  * listen_in_use. The service is borrowed and must outlive the server. */
 int server_start(struct service *service, struct server **out, struct err *e);
-/* No new connections; requests in flight are answered; then ends. */
+/* No new connections; requests in flight are answered, streams are cut after
+ * STREAM_STOP_MS; then ends. */
 void server_stop(struct server *s);
 
 struct service *server_service(struct server *s);
@@ -44,5 +45,7 @@ void server_wake(struct http_request *r);
  * `size` bytes follows through r->stream, which the caller feeds and ends. The
  * caller holds a reference to r after success: request_unref. */
 int server_stream(struct http_request *r, int64_t size, struct err *e);
+/* For HEAD: the answer only says that its body would have `size` bytes. */
+int server_stream_size(struct http_request *r, int64_t size, struct err *e);
 
 #endif

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later */
 #include "broker/http/stream.h"
 
-#include <errno.h>
+#include "base/clock.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { LOOK_MS = 200 };
 
 struct http_stream {
     pthread_mutex_t lock;
@@ -15,17 +18,25 @@ struct http_stream {
     size_t head, len;
     bool asleep; /* the connection is suspended for want of bytes */
     bool reader_gone, ended, whole;
+    const atomic_bool *stopping; /* borrowed */
+    int64_t stop_at_ms;          /* 0: not stopping yet */
 };
 
-struct http_stream *stream_new(struct MHD_Connection *c)
+struct http_stream *stream_new(struct MHD_Connection *c,
+                               const atomic_bool *stopping)
 {
     struct http_stream *s = calloc(1, sizeof(*s));
+    pthread_condattr_t attr;
 
     if (s == NULL)
         return NULL;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->room, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->room, &attr);
+    pthread_condattr_destroy(&attr);
     s->connection = c;
+    s->stopping = stopping;
     return s;
 }
 
@@ -64,18 +75,36 @@ void stream_end(struct http_stream *s, bool whole)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Does the server stop, and is what a stream gets after that over? A client
+ * that reads a little now and then would hold up the end for ever. */
+static bool is_cut(struct http_stream *s)
+{
+    if (!atomic_load(s->stopping))
+        return false;
+    if (s->stop_at_ms == 0)
+        s->stop_at_ms = clock_mono_ms() + STREAM_STOP_MS;
+    return clock_left_ms(s->stop_at_ms) == 0;
+}
+
+/* With the lock held, at most LOOK_MS: `stopping` has no condition. */
+static void wait_a_little(struct http_stream *s)
+{
+    int64_t until = clock_mono_ms() + LOOK_MS;
+    struct timespec at = {.tv_sec = (time_t)(until / 1000),
+                          .tv_nsec = (long)(until % 1000) * 1000000};
+
+    pthread_cond_timedwait(&s->room, &s->lock, &at);
+}
+
 /* Free space, 0 when the reader is gone or too slow. With the lock held. */
 static size_t wait_room(struct http_stream *s)
 {
-    struct timespec until;
+    int64_t until = clock_mono_ms() + STREAM_STALL_SECONDS * 1000;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += STREAM_STALL_SECONDS;
-    while (s->len == STREAM_RING && !s->reader_gone) {
-        if (pthread_cond_timedwait(&s->room, &s->lock, &until) == ETIMEDOUT)
-            return 0;
-    }
-    return s->reader_gone ? 0 : STREAM_RING - s->len;
+    while (s->len == STREAM_RING && !s->reader_gone && !is_cut(s) &&
+           clock_left_ms(until) > 0)
+        wait_a_little(s);
+    return s->reader_gone || is_cut(s) ? 0 : STREAM_RING - s->len;
 }
 
 int stream_add(struct http_stream *s, const char *p, size_t n, struct err *e)

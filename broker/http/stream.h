@@ -12,19 +12,27 @@
 #include "base/err.h"
 
 #include <microhttpd.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STREAM_RING = 256 * 1024, STREAM_STALL_SECONDS = 30 };
+enum {
+    STREAM_RING = 256 * 1024,
+    STREAM_STALL_SECONDS = 30,
+    STREAM_STOP_MS = 2000 /* what a stream gets once the server stops */
+};
 
 struct http_stream;
 
-struct http_stream *stream_new(struct MHD_Connection *c); /* NULL: ENOMEM */
+/* stopping is borrowed and outlives the stream. NULL: ENOMEM. */
+struct http_stream *stream_new(struct MHD_Connection *c,
+                               const atomic_bool *stopping);
 void stream_free(struct http_stream *s);
 
 /* The adding side. Waits for room; -1 ERR_UNAVAILABLE stream_gone when the
- * client left or took nothing for STREAM_STALL_SECONDS. */
+ * client left or took nothing for STREAM_STALL_SECONDS, or the server stops
+ * since STREAM_STOP_MS. */
 int stream_add(struct http_stream *s, const char *p, size_t n, struct err *e);
 /* No more will come. whole: every byte was added; otherwise the connection is
  * broken off, so that a cut body never looks complete. */

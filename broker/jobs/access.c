@@ -2,6 +2,7 @@
 #include "broker/jobs/access.h"
 
 #include "audit/audit.h"
+#include "base/log.h"
 #include "broker/jobs/service.h"
 
 #include <stdio.h>
@@ -12,14 +13,14 @@ static int not_found(struct err *e)
     return err_set(e, ERR_NOT_FOUND, "job_not_found", "no such job");
 }
 
-static bool may_see(const struct identity *who, const struct job_row *j)
+bool access_may_read(const struct identity *who, const struct job_row *j)
 {
     return j->principal == who->principal || identity_has(who, ACCESS_READ_ALL);
 }
 
 static bool may_act(const struct identity *who, const struct job_row *j)
 {
-    if (identity_has(who, ROLE_OPERATOR | ROLE_ADMIN))
+    if (identity_has(who, ACCESS_ACT_ALL))
         return true;
     return j->principal == who->principal && identity_has(who, ROLE_RESEARCHER);
 }
@@ -37,7 +38,7 @@ int access_job(const struct ask *a, const char *job_id, enum access what,
         return -1;
     if (what == ACCESS_ACT && may_act(a->who, out))
         return 0; /* an admin may act on what he may not read */
-    if (!may_see(a->who, out))
+    if (!access_may_read(a->who, out))
         rc = not_found(e);
     else if (what == ACCESS_ACT)
         rc = err_set(e, ERR_DENIED, "role_missing",
@@ -52,32 +53,61 @@ static int run_note(struct db *d, void *arg, struct err *e)
     return audit_append(d, arg, NULL, e);
 }
 
-static int note(const struct ask *a, const char *ulid, const char *action,
-                struct err *e)
+static int note(const struct ask *a, enum audit_kind kind, const char *ulid,
+                const char *action, const char *code, struct err *e)
 {
-    struct audit_row row = {.kind = AUDIT_READ,
+    struct audit_row row = {.kind = kind,
                             .request = a->request,
                             .principal = a->who->principal,
                             .token_id =
                                 a->who->token_id[0] ? a->who->token_id : NULL,
                             .client = a->who->client,
                             .action = action,
-                            .job = ulid};
+                            .job = ulid,
+                            .code = code};
 
     return writer_call(a->service->writer, run_note, &row, e);
+}
+
+bool access_is_refusal(const struct err *why)
+{
+    switch (why->class) {
+    case ERR_INVALID:
+    case ERR_UNAUTHENTIC:
+    case ERR_DENIED:
+    case ERR_NOT_FOUND:
+    case ERR_CONFLICT:
+    case ERR_TOO_LARGE:
+    case ERR_UNSUPPORTED:
+    case ERR_LIMITED:
+    case ERR_SLURM:
+        return true;
+    default:
+        return false;
+    }
+}
+
+void access_note_refusal(const struct ask *a, const char *action,
+                         const char *ulid, const struct err *why)
+{
+    struct err e = ERR_INIT;
+
+    if (access_is_refusal(why) &&
+        note(a, AUDIT_DECIDED, ulid, action, why->code, &e))
+        log_err("refusal_unwritten", a->request, &e);
 }
 
 int access_note_read(const struct ask *a, const struct job_row *j,
                      const char *action, struct err *e)
 {
-    if (j->principal == a->who->principal)
+    if (a->noted || j->principal == a->who->principal)
         return 0;
-    return note(a, j->ulid, action, e);
+    return note(a, AUDIT_READ, j->ulid, action, NULL, e);
 }
 
 int access_note_all(const struct ask *a, const char *action, struct err *e)
 {
-    return note(a, NULL, action, e);
+    return note(a, AUDIT_READ, NULL, action, NULL, e);
 }
 
 static const char sql_label[] = "SELECT label FROM principal WHERE id = ?1";

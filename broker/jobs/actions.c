@@ -165,9 +165,26 @@ int jobs_list_text(const struct ask *a, struct job_filter *f,
     return buf_ok(out) ? 0 : err_nomem(e);
 }
 
+static int move_err(struct err *e, const struct err *why)
+{
+    if (e && !err_is_set(e))
+        *e = *why;
+    return -1;
+}
+
+static int denied(const struct ask *a, const char *action, const char *text,
+                  struct err *e)
+{
+    struct err why = ERR_INIT;
+
+    err_set(&why, ERR_DENIED, "role_missing", "%s", text);
+    access_note_refusal(a, action, NULL, &why);
+    return move_err(e, &why);
+}
+
 /* --- usage --- */
 
-enum { USAGE_ROWS_MAX = 5000 };
+enum { USAGE_CURSOR_MAX = 10 * 1000 * 1000 };
 
 static int month_ok(const char *m, struct err *e)
 {
@@ -180,15 +197,50 @@ static int month_ok(const char *m, struct err *e)
                         "a month looks like 2026-11");
 }
 
-static int usage_total(json_t *rows, int64_t *total, struct err *e)
+/* Of all pages: the table's own sum, not that of the rows that are shown. */
+static const char sql_usage_total[] =
+    "SELECT COALESCE(SUM(gpu_seconds), 0) FROM usage_month"
+    " WHERE (?1 = 0 OR principal = ?1) AND month >= ?2 AND month <= ?3";
+
+static int usage_total(const struct ask *a, const struct usage_query *q,
+                       int64_t *total, struct err *e)
 {
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *v =
-            json_object_get(json_array_get(rows, i), "gpu_seconds");
-        if (num_add(*total, json_integer_value(v), total))
-            return err_set(e, ERR_INTERNAL, "ledger_overflow", "usage");
-    }
+    struct db_stmt *s = db_prepare(a->reader, sql_usage_total, e);
+
+    if (!s)
+        return -1;
+    db_bind_int(s, 1, q->all ? 0 : a->who->principal);
+    db_bind_text(s, 2, q->since ? q->since : "0000-00");
+    db_bind_text(s, 3, q->until ? q->until : "9999-99");
+    if (db_step(s, e) != 1)
+        return -1;
+    *total = db_col_int(s, 0);
+    db_reset(s);
     return 0;
+}
+
+/* The ledger gives rows from the newest month on, so a page is what follows
+ * the pages before: months change at their newest end only. */
+static int usage_rows(const struct ask *a, const struct usage_query *q,
+                      json_t **rows, int64_t *next, struct err *e)
+{
+    int64_t from = 0, n;
+    json_t *all = NULL;
+    int rc = 0;
+
+    if (q->cursor && num_parse(q->cursor, 1, USAGE_CURSOR_MAX, &from))
+        return err_set(e, ERR_INVALID, "cursor",
+                       "this is no cursor of the usage");
+    if (ledger_usage(a->reader, q->all ? 0 : a->who->principal, q->since,
+                     q->until, (int)from + q->limit + 1, &all, e))
+        return -1;
+    n = (int64_t)json_array_size(all);
+    *next = n > from + q->limit ? from + q->limit : 0;
+    *rows = json_array();
+    for (int64_t i = from; i < n && i < from + q->limit; i++)
+        rc |= json_array_append(*rows, json_array_get(all, (size_t)i));
+    json_decref(all);
+    return rc || !*rows ? err_nomem(e) : 0;
 }
 
 static int usage_owners(const struct ask *a, json_t *rows, struct err *e)
@@ -198,34 +250,40 @@ static int usage_owners(const struct ask *a, json_t *rows, struct err *e)
     for (size_t i = 0; i < json_array_size(rows); i++) {
         json_t *row = json_array_get(rows, i);
         int64_t id = json_integer_value(json_object_get(row, "principal"));
-        if (access_label(a->reader, id, label, e) ||
-            json_object_del(row, "principal") ||
+        if (access_label(a->reader, id, label, e))
+            return -1;
+        if (json_object_del(row, "principal") ||
             json_put_str(row, "owner", label[0] ? label : NULL))
             return err_nomem(e);
     }
     return 0;
 }
 
-int jobs_usage_text(const struct ask *a, bool all, const char *since,
-                    const char *until, struct buf *out, struct err *e)
+static json_t *next_text(int64_t next)
+{
+    return next ? json_sprintf("%lld", (long long)next) : json_null();
+}
+
+int jobs_usage_text(const struct ask *a, const struct usage_query *q,
+                    struct buf *out, struct err *e)
 {
     json_t *rows = NULL, *doc = json_object();
-    int64_t total = 0;
+    int64_t total = 0, next = 0;
     int rc = -1;
 
-    if (all && !identity_has(a->who, ACCESS_READ_ALL)) {
-        err_set(e, ERR_DENIED, "role_missing",
-                "the usage of others takes the role operator or auditor");
+    if (q->all && !identity_has(a->who, ACCESS_READ_ALL)) {
+        denied(a, "usage.read",
+               "the usage of others takes the role operator or auditor", e);
         goto out;
     }
-    if (month_ok(since, e) || month_ok(until, e) ||
-        (all && access_note_all(a, "usage.read", e)) ||
-        ledger_usage(a->reader, all ? 0 : a->who->principal, since, until,
-                     USAGE_ROWS_MAX, &rows, e) ||
-        usage_total(rows, &total, e) || usage_owners(a, rows, e))
+    if (month_ok(q->since, e) || month_ok(q->until, e) ||
+        (q->all && access_note_all(a, "usage.read", e)) ||
+        usage_rows(a, q, &rows, &next, e) || usage_total(a, q, &total, e) ||
+        usage_owners(a, rows, e))
         goto out;
     rc = json_put(doc, "usage", json_incref(rows)) |
-         json_put_int(doc, "gpu_seconds", total);
+         json_put_int(doc, "gpu_seconds", total) |
+         json_put(doc, "next", next_text(next));
     rc = rc ? err_nomem(e) : put_tree(out, json_incref(doc), e);
 out:
     json_decref(rows);
@@ -239,11 +297,12 @@ static int audit_scope(const struct ask *a, const struct audit_query *q,
                        struct audit_filter *f, char *ulid, struct err *e)
 {
     bool reader_of_all = identity_has(a->who, ACCESS_READ_ALL);
+    struct err why = ERR_INIT;
     struct job_row j;
 
     if (q->all && !reader_of_all)
-        return err_set(e, ERR_DENIED, "role_missing",
-                       "the whole audit takes the role auditor or operator");
+        return denied(a, "audit.read",
+                      "the whole audit takes the role auditor or operator", e);
     if (q->job_id) {
         /* A refused submit has audit rows and no job. */
         if (id_job_parse(q->job_id, ulid))
@@ -251,11 +310,12 @@ static int audit_scope(const struct ask *a, const struct audit_query *q,
         f->job = ulid;
     }
     if (q->job_id && !reader_of_all) {
-        if (access_job(a, q->job_id, ACCESS_READ, &j, e) == 0)
+        if (access_job(a, q->job_id, ACCESS_READ, &j, &why) == 0)
             store_job_clear(&j);
-        else
+        else if (why.class == ERR_NOT_FOUND)
             f->principal = a->who->principal;
-        err_clear(e);
+        else
+            return move_err(e, &why);
     } else if (!q->all && !q->job_id) {
         f->principal = a->who->principal;
     }
@@ -289,11 +349,6 @@ static int audit_cursor(const char *cursor, int64_t *before, struct err *e)
     if (!cursor || num_parse(cursor, 1, INT64_MAX, before) == 0)
         return 0;
     return err_set(e, ERR_INVALID, "cursor", "this is no cursor of the audit");
-}
-
-static json_t *next_text(int64_t next)
-{
-    return next ? json_sprintf("%lld", (long long)next) : json_null();
 }
 
 int jobs_audit_text(const struct ask *a, const struct audit_query *q,

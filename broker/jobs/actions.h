@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-3.0-or-later
  *
- * Everything else that one does with jobs. Who may: the owner; an operator
- * reads, cancels, holds and releases everybody's; an auditor reads; an admin
- * cancels, holds and releases. A
- * stranger's job answers job_not_found, exactly like an absent one. Reads of
- * somebody else's job are audited (kind read) before they are answered.
+ * Everything else that one does with jobs. Who may: the owner, and the roles of
+ * access.h. A stranger's job answers job_not_found, exactly like an absent one.
+ * Reads of somebody else's job are audited (kind read) before they are
+ * answered. What jobs_act refuses, and a role_missing of jobs_usage_text and
+ * jobs_audit_text, has its audit row (kind decided, with the code); for the
+ * other functions' refusals the caller writes it (access_note_refusal).
  *
  * `_text` functions are quick (one or two SELECTs) and may run in an MHD
  * thread; but where they read what is somebody else's they wait for an audit
@@ -34,6 +35,7 @@ struct ask {
     struct db *reader;
     const struct identity *who;
     const char *request; /* ULID of the HTTP request */
+    bool noted; /* an earlier turn of this request wrote its `read` row */
 };
 
 /* Job ids come as they stand in the URL ("job_..."). */
@@ -52,11 +54,18 @@ int jobs_list_text(const struct ask *a, struct job_filter *f,
 /* {"attempts": [...]} */
 int jobs_attempts_text(const struct ask *a, const char *job_id, struct buf *out,
                        struct err *e);
-/* {"usage": [{month, owner?, workflow, gpu_type, gpu_seconds, runs}],
- *  "gpu_seconds": total}; all: everybody's (operator, auditor). Months
- * "YYYY-MM" or NULL. ERR_DENIED role_missing. */
-int jobs_usage_text(const struct ask *a, bool all, const char *since,
-                    const char *until, struct buf *out, struct err *e);
+/* {"usage": [{month, owner, workflow, gpu_type, gpu_seconds, runs}],
+ *  "gpu_seconds": total of all pages, "next": cursor|null}. ERR_DENIED
+ * role_missing; ERR_INVALID query_invalid cursor. */
+enum { USAGE_LIST_MAX = 5000 };
+struct usage_query {
+    bool all;                  /* everybody's: operator, auditor */
+    const char *since, *until; /* months "YYYY-MM", inclusive; or NULL */
+    const char *cursor;        /* the `next` of the page before, or NULL */
+    int limit;                 /* 1..USAGE_LIST_MAX */
+};
+int jobs_usage_text(const struct ask *a, const struct usage_query *q,
+                    struct buf *out, struct err *e);
 /* {"rows": [...], "next": cursor|null}: own rows; auditor and operator: all,
  * or one job's. ERR_INVALID job_id cursor, ERR_DENIED role_missing. */
 struct audit_query {
@@ -69,9 +78,11 @@ struct audit_query {
 int jobs_audit_text(const struct ask *a, const struct audit_query *q,
                     struct buf *out, struct err *e);
 
-/* cancel, hold, release: out gets the job document as it is after. A cancel of
- * an ended job changes nothing and is 0. Errors: ERR_CONFLICT job_ended (hold,
- * release), job_submitting (no id is known yet); ERR_UNAVAILABLE answer_lost.
+/* cancel, hold, release: out gets the job document as it is after; for an admin
+ * who may not read the job {"id","state","detail"}, and v stays zero. A cancel
+ * of an ended job changes nothing and is 0. Errors: ERR_CONFLICT job_ended
+ * (hold, release), job_submitting (no id is known yet); ERR_UNAVAILABLE
+ * answer_lost.
  */
 enum job_act { ACT_CANCEL, ACT_HOLD, ACT_RELEASE };
 int jobs_act(const struct ask *a, enum job_act act, const char *job_id,
@@ -103,7 +114,8 @@ int jobs_log_json(const struct log_query *q, const struct log_answer *n,
 /* {"artifacts": [{path, bytes, modified_at, links{self}}]} */
 int jobs_artifacts_text(const struct ask *a, const char *job_id,
                         struct buf *out, struct err *e); /* blocks: pool */
-/* A piece of one artifact, at most PROTO_LOG_MAX bytes: callers loop. size is
+/* A piece of one artifact, at most PROTO_LOG_MAX bytes: callers loop, and set
+ * a->noted after the first. No bytes: offset is at or after the end. size is
  * the file's size at this read. ERR_INVALID artifact_path. */
 struct artifact_answer {
     int64_t size, offset, bytes;

@@ -6,6 +6,7 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "broker/jobs/access.h"
 #include "broker/jobs/actions.h"
 #include "broker/jobs/script.h"
@@ -16,6 +17,15 @@
 #include <string.h>
 
 /* --- the call --- */
+
+/* A worker is the person's: what he says may be anything. That is no fault of
+ * the request. */
+static int garbage(const struct ask *a, const struct err *why, struct err *e)
+{
+    log_err("worker_garbage", a->request, why);
+    return err_set(e, ERR_UNAVAILABLE, "worker_garbage",
+                   "the worker's answer makes no sense");
+}
 
 /* Nothing that these verbs do is lost when the answer is: whoever asks again
  * sees how it stands. So a lost answer is "unavailable", not "unknown". */
@@ -40,11 +50,33 @@ static int call(const struct ask *a, const struct job_row *j,
     json_decref(args);
     if (rc == 0)
         return 0;
+    if (why.class == ERR_TOO_LARGE) /* our frame is small: his bytes are not */
+        return garbage(a, &why, e);
     if (why.class == ERR_UNKNOWN)
         why.class = ERR_UNAVAILABLE;
     if (e && !err_is_set(e))
         *e = why;
     return -1;
+}
+
+/* The size of what he reads from; the bytes that came are in it, also when it
+ * grew meanwhile. */
+static int read_size(const struct ask *a, const json_t *result, int64_t offset,
+                     int64_t limit, const struct buf *bytes, int64_t *size,
+                     struct err *e)
+{
+    int64_t n = (int64_t)bytes->len;
+    struct err why = ERR_INIT;
+
+    if (json_get_int(result, "size", true, 0, INT64_MAX / 2, size, "", &why))
+        return garbage(a, &why, e);
+    if (n > limit) {
+        err_set(&why, ERR_INVALID, "wire_frame", "more than was asked for");
+        return garbage(a, &why, e);
+    }
+    if (n > 0 && offset + n > *size)
+        *size = offset + n;
+    return 0;
 }
 
 /* --- cancel, hold, release --- */
@@ -120,8 +152,23 @@ static int act_send(const struct ask *a, enum job_act act,
     return rc;
 }
 
-int jobs_act(const struct ask *a, enum job_act act, const char *job_id,
-             struct buf *out, struct doc_version *v, struct err *e)
+/* Who may act and not read learns what his act did, and no more. */
+static int act_receipt(const struct job_row *j, struct buf *out)
+{
+    char id[JOB_ID_LEN + 1];
+
+    id_job(j->ulid, id);
+    buf_puts(out, "{\"id\":");
+    doc_str(out, id);
+    buf_puts(out, ",\"state\":");
+    doc_str(out, job_state_name(j->state));
+    buf_puts(out, ",\"detail\":");
+    doc_str(out, j->detail);
+    return buf_putc(out, '}');
+}
+
+static int act_answer(const struct ask *a, const char *job_id, struct buf *out,
+                      struct doc_version *v, struct err *e)
 {
     struct doc_fresh fresh;
     struct job_row j;
@@ -129,18 +176,45 @@ int jobs_act(const struct ask *a, enum job_act act, const char *job_id,
 
     if (access_job(a, job_id, ACCESS_ACT, &j, e))
         return -1;
-    rc = act_needed(act, &j, e);
+    follow_freshness(a->service->follow, &fresh);
+    rc = access_may_read(a->who, &j) ? doc_job(out, &j, &fresh, v)
+                                     : act_receipt(&j, out);
+    store_job_clear(&j);
+    return rc ? err_nomem(e) : 0;
+}
+
+/* 0: send it, 1: nothing to do; -1: refused, and that is in the audit. */
+static int act_decide(const struct ask *a, enum job_act act, const char *job_id,
+                      struct job_row *j, struct err *e)
+{
+    char ulid[ULID_LEN + 1];
+    struct err why = ERR_INIT;
+    int rc = access_job(a, job_id, ACCESS_ACT, j, &why);
+
+    if (rc == 0)
+        rc = act_needed(act, j, &why);
+    if (rc >= 0)
+        return rc;
+    store_job_clear(j);
+    access_note_refusal(a, acts[act].action,
+                        id_job_parse(job_id, ulid) ? NULL : ulid, &why);
+    if (e && !err_is_set(e))
+        *e = why;
+    return -1;
+}
+
+int jobs_act(const struct ask *a, enum job_act act, const char *job_id,
+             struct buf *out, struct doc_version *v, struct err *e)
+{
+    struct job_row j;
+    int rc = act_decide(a, act, job_id, &j, e);
+
+    if (rc < 0)
+        return -1;
     if (rc == 0)
         rc = act_send(a, act, &j, e);
-    else if (rc == 1)
-        rc = 0;
     store_job_clear(&j);
-    if (rc || access_job(a, job_id, ACCESS_ACT, &j, e))
-        return -1;
-    follow_freshness(a->service->follow, &fresh);
-    rc = doc_job(out, &j, &fresh, v) ? err_nomem(e) : 0;
-    store_job_clear(&j);
-    return rc;
+    return rc < 0 ? -1 : act_answer(a, job_id, out, v, e);
 }
 
 /* --- script --- */
@@ -203,17 +277,6 @@ static json_t *log_args(const struct log_query *q)
     return NULL;
 }
 
-/* The numbers are the worker's word, so they are only bounded, and what counts
- * are the bytes that came. */
-static int log_numbers(const json_t *result, const struct log_query *q,
-                       struct log_answer *out, struct err *e)
-{
-    out->offset = q->offset;
-    out->attempt = q->attempt;
-    return json_get_int(result, "size", true, 0, INT64_MAX / 2, &out->size, "",
-                        e);
-}
-
 static void log_cut(struct buf *bytes, bool final, struct log_answer *out)
 {
     int64_t next = out->offset + (int64_t)bytes->len;
@@ -241,7 +304,9 @@ static int log_read(const struct ask *a, const struct job_row *j,
     if (access_note_read(a, j, "job.log", e) ||
         call(a, j, VERB_LOG, log_args(q), bytes, &result, e))
         return -1;
-    rc = log_numbers(result, q, out, e);
+    out->offset = q->offset;
+    out->attempt = q->attempt;
+    rc = read_size(a, result, q->offset, q->limit, bytes, &out->size, e);
     json_decref(result);
     if (rc == 0)
         log_cut(bytes, j->phase == PHASE_FINAL, out);
@@ -348,6 +413,7 @@ int jobs_artifacts_text(const struct ask *a, const char *job_id,
                         struct buf *out, struct err *e)
 {
     json_t *result = NULL;
+    struct err why = ERR_INIT;
     struct job_row j;
     struct buf pipe;
     int rc;
@@ -358,8 +424,8 @@ int jobs_artifacts_text(const struct ask *a, const char *job_id,
     rc = access_note_read(a, &j, "job.artifacts", e);
     if (rc == 0)
         rc = call(a, &j, VERB_ARTIFACTS, json_object(), &pipe, &result, e);
-    if (rc == 0)
-        rc = put_artifacts(out, job_id, &pipe, e);
+    if (rc == 0 && put_artifacts(out, job_id, &pipe, &why))
+        rc = garbage(a, &why, e);
     json_decref(result);
     buf_clear(&pipe);
     store_job_clear(&j);
@@ -390,15 +456,14 @@ static json_t *artifact_args(const char *path, int64_t offset, int64_t limit)
 }
 
 static int artifact_read(const struct ask *a, const struct job_row *j,
-                         json_t *args, struct buf *bytes,
+                         const char *path, int64_t limit, struct buf *bytes,
                          struct artifact_answer *out, struct err *e)
 {
-    json_t *result = NULL;
+    json_t *args = artifact_args(path, out->offset, limit), *result = NULL;
     int rc = call(a, j, VERB_ARTIFACT, args, bytes, &result, e);
 
     if (rc == 0)
-        rc = json_get_int(result, "size", true, 0, INT64_MAX / 2, &out->size,
-                          "", e);
+        rc = read_size(a, result, out->offset, limit, bytes, &out->size, e);
     json_decref(result);
     out->bytes = (int64_t)bytes->len;
     return rc;
@@ -409,16 +474,14 @@ int jobs_artifact(const struct ask *a, const char *job_id, const char *path,
                   struct artifact_answer *out, struct err *e)
 {
     struct job_row j;
-    int rc = 0;
+    int rc;
 
     *out = (struct artifact_answer){.offset = offset};
     if (check_path(path, e) || access_job(a, job_id, ACCESS_READ, &j, e))
         return -1;
-    if (offset == 0) /* once a download, not once a piece */
-        rc = access_note_read(a, &j, "job.artifact", e);
+    rc = access_note_read(a, &j, "job.artifact", e);
     if (rc == 0)
-        rc = artifact_read(a, &j, artifact_args(path, offset, limit), bytes,
-                           out, e);
+        rc = artifact_read(a, &j, path, limit, bytes, out, e);
     store_job_clear(&j);
     return rc;
 }

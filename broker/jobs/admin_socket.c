@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* A load reads and hashes every file of a generation. */
-enum { PEER_WAIT_MS = 30000 };
+enum { PEER_WAIT_MS = 30000, ACCEPT_PAUSE_MS = 200 };
 
 struct admin_socket {
     struct service *service;
@@ -148,6 +148,20 @@ static void serve(struct admin_socket *a, int fd)
         log_err("admin_peer", NULL, &e);
 }
 
+/* Without a free descriptor the connection stays in the queue and the listener
+ * readable: don't spin. */
+static void pause_after(struct admin_socket *a, int sys)
+{
+    struct pollfd wake = {a->wake, POLLIN, 0};
+    struct err e = ERR_INIT;
+
+    if (sys == EAGAIN || sys == EINTR || sys == ECONNABORTED)
+        return;
+    err_sys(&e, ERR_UNAVAILABLE, sys, "accept", "accept");
+    log_err("accept_failed", NULL, &e);
+    poll(&wake, 1, ACCEPT_PAUSE_MS);
+}
+
 static void *admin_main(void *arg)
 {
     struct admin_socket *a = arg;
@@ -160,8 +174,10 @@ static void *admin_main(void *arg)
         if (v[1].revents)
             break;
         fd = accept4(a->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            pause_after(a, errno);
             continue;
+        }
         serve(a, fd);
         close(fd);
     }

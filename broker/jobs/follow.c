@@ -20,7 +20,7 @@ enum {
     MESSAGES_A_TURN = 256, /* of watch, before the clock is looked at */
     BATCH_MAX = 64,
     TICKS_A_RETRY = 4,
-    WATCH_MISSED_MS = 30000 /* then a new peer socket is asked for */
+    WATCH_MISSED_RETRIES = 5 /* then a new peer socket is asked for */
 };
 
 static void wake(struct follow *f)
@@ -190,6 +190,7 @@ static int run_batch(struct db *d, void *arg, struct err *e)
         db_rollback_to(d);
         log_err("job_progress", p->job.request, &why);
         p->failed = true;
+        p->unreadable = why.class == ERR_INVALID;
     }
     return 0;
 }
@@ -204,6 +205,17 @@ static void alarm_sidecar(const struct job_row *j)
               j->account, "uid", uid, "file", "secrets.env", NULL);
 }
 
+/* It isn't in the database, so it isn't known. What came of a submit is asked
+ * again; unless the answer itself is what can't be read. */
+static void failed(struct tracked *k, const struct progress *p, int64_t now)
+{
+    bool outcome = p->kind == PROGRESS_ACCEPTED || p->kind == PROGRESS_REFUSED;
+
+    k->pause = now + FOLLOW_PAUSE_MS;
+    if (outcome && !p->unreadable)
+        k->outcome_told = false;
+}
+
 /* What the transaction did to one job, told to whoever waits for it. */
 static void applied(struct follow *f, struct progress *p)
 {
@@ -212,7 +224,7 @@ static void applied(struct follow *f, struct progress *p)
 
     if (p->failed) {
         if (k)
-            k->pause = now + FOLLOW_PAUSE_MS;
+            failed(k, p, now);
         return;
     }
     if (p->changed && !p->gone)
@@ -252,8 +264,8 @@ static void commit(struct follow *f)
     for (struct progress *p = batch; p; p = next) {
         next = p->next;
         changed = changed || p->changed;
-        if (held)
-            applied(f, p);
+        p->failed = p->failed || !held;
+        applied(f, p);
         progress_free(p);
     }
     if (held && changed)
@@ -317,20 +329,21 @@ static void watch_read(struct follow *f)
     }
 }
 
-/* Watch drops a peer that is slow to read; the spawner offers a new socket to a
- * new connection only. */
+/* Watch drops a peer that is slow to read; one of a watch that died is replaced
+ * by the spawner itself. */
 static void watch_missed(struct follow *f, int64_t now)
 {
     struct spawn *spawn;
 
-    if (f->watch >= 0 || now - f->watch_lost < WATCH_MISSED_MS)
+    if (f->watch >= 0 ||
+        now - f->watch_lost < WATCH_MISSED_RETRIES * f->times.retry_ms)
         return;
     f->watch_lost = now;
     pthread_mutex_lock(&f->lock);
     spawn = f->spawn_up ? f->spawn : NULL;
     pthread_mutex_unlock(&f->lock);
     if (spawn)
-        spawn_refresh(spawn);
+        spawn_ask_watch(spawn);
 }
 
 /* --- the inbox --- */

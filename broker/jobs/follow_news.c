@@ -304,15 +304,91 @@ static void answer_job(struct follow *f, struct tracked *k,
         k->gone = true; /* a claim without a job: follow_due decides */
 }
 
+/* One that goes by the name of a job of ours. */
+struct namesake {
+    int64_t job_id, submit;
+};
+
+/* Slurm's ids come round again some day, so the time counts first. */
+static void take_older(struct namesake *oldest, int64_t job_id, int64_t submit)
+{
+    if (oldest->job_id == 0 || submit < oldest->submit ||
+        (submit == oldest->submit && job_id < oldest->job_id))
+        *oldest = (struct namesake){job_id, submit};
+}
+
+/* Whose id is it? What is known of it, else the oldest: its owner can use the
+ * name again once he has seen it. (An older one made of it by a worker holds
+ * another script, and is not confirmed.) */
+static int64_t id_by_jobs(const struct tracked *k, const json_t *jobs)
+{
+    struct namesake oldest = {k->job_id, INT64_MIN};
+    struct job_view v;
+
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        struct err e = ERR_INIT;
+        if (view_job(json_array_get(jobs, i), &v, &e) == 0 && v.uid == k->uid &&
+            !strcmp(v.name, k->name))
+            take_older(&oldest, v.job_id, v.submit_time);
+    }
+    return oldest.job_id;
+}
+
+static int64_t id_by_rows(const struct tracked *k, const json_t *rows)
+{
+    struct namesake oldest = {k->job_id, INT64_MIN};
+    struct row_view r;
+
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        struct err e = ERR_INIT;
+        if (view_row(json_array_get(rows, i), &r, &e) == 0 && r.uid == k->uid &&
+            !strcmp(r.name, k->name))
+            take_older(&oldest, r.job_id, r.submit);
+    }
+    return oldest.job_id;
+}
+
+static void see_found(struct follow *f, struct tracked *k, const json_t *jobs)
+{
+    int64_t id = id_by_jobs(k, jobs);
+    struct job_view v;
+
+    for (size_t i = 0; i < json_array_size(jobs); i++) {
+        const json_t *job = json_array_get(jobs, i);
+        struct err e = ERR_INIT;
+        if (view_job(job, &v, &e) == 0 && v.job_id != id && v.uid == k->uid)
+            note_strange(f, &v, k->ulid, "duplicate_name");
+        else
+            see_job(f, job);
+    }
+}
+
+static void queue_found(struct follow *f, struct tracked *k, json_t *rows)
+{
+    int64_t id = id_by_rows(k, rows);
+    json_t *ours = json_array();
+    struct row_view r;
+
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        struct err e = ERR_INIT;
+        if (view_row(row, &r, &e) == 0 && r.job_id == id)
+            (void)json_array_append(ours, row);
+    }
+    if (json_array_size(ours) > 0)
+        queue_rows(f, k, ours);
+    json_decref(ours);
+}
+
 /* For a submit whose answer was lost. Several under one name: the oldest is
  * the one that we sent, and note_strange tells of the others. */
 static void answer_find(struct follow *f, struct tracked *k,
                         const struct told *ctld, const struct told *dbd)
 {
     if (ctld->ok && json_array_size(ctld->list) > 0)
-        answer_job(f, k, ctld, dbd);
+        see_found(f, k, ctld->list);
     else if (dbd->ok && json_array_size(dbd->list) > 0)
-        queue_rows(f, k, dbd->list);
+        queue_found(f, k, dbd->list);
     else if (ctld->ok && k->phase == PHASE_INTENT && k->outcome_told)
         queue_lost(f, k, "submit_not_found");
 }

@@ -122,13 +122,16 @@ static int principal_run(struct db *d, void *arg, struct err *e)
     return principal_id(d, TOKEN_ISSUER, u->person, u->person, &u->id, e);
 }
 
-static int principal_of(struct service *s, struct identity *who, struct err *e)
+static int principal_of(struct service *s, struct identity *who, bool may_wait,
+                        struct err *e)
 {
     struct principal_unit u = {.person = who->person};
 
     who->principal = principal_known(s, who->person);
     if (who->principal)
         return 0;
+    if (!may_wait)
+        return IDENTITY_LATER;
     if (writer_call(s->writer, principal_run, &u, e))
         return -1;
     who->principal = u.id;
@@ -152,21 +155,24 @@ static int64_t narrowest(int64_t a, int64_t b)
 
 /* The person's entry in the generation that `who` already holds. */
 static int set_person(struct service *s, struct identity *who,
-                      const struct person *p, struct err *e)
+                      const struct person *p, bool may_wait, struct err *e)
 {
     if (!p)
         return unknown_person(e);
     who->person_entry = p;
     snprintf(who->person, sizeof who->person, "%s", p->name);
-    return principal_of(s, who, e);
+    return principal_of(s, who, may_wait, e);
 }
 
 static int from_claims(struct service *s, struct token_claims *c,
-                       const char *text, size_t len, struct identity *who,
-                       struct err *e)
+                       const char *text, size_t len, bool may_wait,
+                       struct identity *who, struct err *e)
 {
-    if (set_person(s, who, people_find(who->generation->people, c->person), e))
-        return -1;
+    const struct person *p = people_find(who->generation->people, c->person);
+    int rc = set_person(s, who, p, may_wait, e);
+
+    if (rc)
+        return rc;
     who->proof = PROOF_TOKEN;
     who->roles = who->person_entry->roles;
     if (c->roles)
@@ -180,7 +186,8 @@ static int from_claims(struct service *s, struct token_claims *c,
 }
 
 int identity_by_token(struct service *s, const char *text, size_t len,
-                      const char *client, struct identity *out, struct err *e)
+                      const char *client, bool may_wait, struct identity *out,
+                      struct err *e)
 {
     struct service_allow *allow = service_allow(s);
     struct token_claims claims = {0};
@@ -192,7 +199,7 @@ int identity_by_token(struct service *s, const char *text, size_t len,
     if (token_verify_cached(s->cache, allow->keys, s->revoked,
                             s->config->cluster.name, text, len, clock_now(),
                             &claims, e) == 0)
-        rc = from_claims(s, &claims, text, len, out, e);
+        rc = from_claims(s, &claims, text, len, may_wait, out, e);
     token_claims_clear(&claims);
     service_unref(allow);
     if (rc)
@@ -238,35 +245,40 @@ static int account_of(struct service *s, uid_t uid, char *out, struct err *e)
         return err_nomem(e);
     rc = getpwuid_r(uid, &pw, room, PASSWD_BYTES, &found);
     if (rc)
-        err_sys(e, ERR_UNAVAILABLE, rc, "account_lookup", "account lookup");
+        rc =
+            err_sys(e, ERR_UNAVAILABLE, rc, "account_lookup", "account lookup");
     else if (!found || strlen(pw.pw_name) > PERSON_NAME_MAX)
-        unknown_person(e);
+        rc = unknown_person(e);
     else
         snprintf(out, PERSON_NAME_MAX + 1, "%s", pw.pw_name);
     free(room);
-    if (err_is_set(e))
-        return -1;
-    remember_account(s, uid, out);
-    return 0;
+    if (rc == 0)
+        remember_account(s, uid, out);
+    return rc;
 }
 
-int identity_by_uid(struct service *s, uid_t uid, struct identity *out,
-                    struct err *e)
+int identity_by_uid(struct service *s, uid_t uid, bool may_wait,
+                    struct identity *out, struct err *e)
 {
     char account[PERSON_NAME_MAX + 1] = "";
+    bool known = account_known(s, uid, account);
     struct service_allow *allow;
+    int rc;
 
     identity_init(out);
-    if (!account_known(s, uid, account) && account_of(s, uid, account, e))
+    if (!known && !may_wait)
+        return IDENTITY_LATER;
+    if (!known && account_of(s, uid, account, e))
         return -1;
     allow = service_allow(s);
     out->generation = generation_ref(allow->generation);
     service_unref(allow);
     snprintf(out->client, sizeof out->client, "uid:%lu", (unsigned long)uid);
-    if (set_person(s, out, people_by_account(out->generation->people, account),
-                   e)) {
+    rc = set_person(s, out, people_by_account(out->generation->people, account),
+                    may_wait, e);
+    if (rc) {
         identity_clear(out);
-        return -1;
+        return rc;
     }
     out->proof = PROOF_NETWORK;
     out->roles = out->person_entry->roles & ROLE_RESEARCHER;

@@ -46,18 +46,23 @@ struct identity_known;
 struct identity_known *identity_known_new(void);
 void identity_known_free(struct identity_known *k);
 
+/* Beside 0 and -1: may_wait was false, and it would have to: NSS is to be
+ * asked, or a person's first request commits his principal. Ask again in a pool
+ * thread with may_wait; out is empty. */
+enum { IDENTITY_LATER = 1 };
+
 /* By bearer token: signature, claims, revocation (auth/token.h), then the
  * person of the current generation. Errors: auth/token.h's; ERR_UNAUTHENTIC
- * person_unknown. Takes no lock for long; safe in an MHD thread, except that a
- * principal that this process sees for the first time goes through the writer.
- */
+ * person_unknown; base/db's. */
 int identity_by_token(struct service *s, const char *text, size_t len,
-                      const char *client, struct identity *out, struct err *e);
+                      const char *client, bool may_wait, struct identity *out,
+                      struct err *e);
 /* By the peer's uid on local.sock: the person of that account, proof network,
  * role researcher only (other roles need a token). NSS is asked (getpwuid_r),
- * with a memory of 60 s. ERR_UNAUTHENTIC person_unknown. */
-int identity_by_uid(struct service *s, uid_t uid, struct identity *out,
-                    struct err *e);
+ * with a memory of 60 s. ERR_UNAUTHENTIC person_unknown, ERR_UNAVAILABLE
+ * account_lookup. */
+int identity_by_uid(struct service *s, uid_t uid, bool may_wait,
+                    struct identity *out, struct err *e);
 
 bool identity_has(const struct identity *who, unsigned role);
 /* May this identity run the workflow: the allow list and the token's globs. */

@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/wire.h"
+#include "broker/jobs/access.h"
 #include "broker/jobs/fingerprint.h"
 #include "broker/jobs/outcome.h"
 #include "broker/jobs/script.h"
@@ -19,6 +21,9 @@
 #include <string.h>
 
 #define ROUTE "POST /v1/jobs"
+
+/* Four times the longest submit: nobody is at work on such a one. */
+enum { UNWRITTEN_AFTER_SECONDS = 60 };
 
 /* One submit on its way through the steps. */
 struct submit {
@@ -174,12 +179,30 @@ static int row_text(struct submit *p, const char *ulid, char **text,
     return *text ? 0 : err_nomem(e);
 }
 
+/* Its answer couldn't be written down (unwritten_answer): it is known by the
+ * row, which the follower brings on. */
+static bool first_is_unwritten(struct submit *p)
+{
+    struct err ignored = ERR_INIT;
+    struct job_row row;
+    bool unwritten;
+
+    if (store_job_get(p->reader, p->first.ulid, &row, &ignored))
+        return false;
+    unwritten = row.state == JOB_UNKNOWN ||
+                p->now - row.created_at > UNWRITTEN_AFTER_SECONDS;
+    store_job_clear(&row);
+    return unwritten;
+}
+
 /* The first answer again, byte for byte; after a restart of ours in the middle
  * of it: the job as it is now. */
 static int replay(struct submit *p, struct err *e)
 {
     char *text = NULL;
 
+    if (p->first.status == 0 && first_is_unwritten(p))
+        p->first.status = 202;
     if (p->first.status == 0)
         return err_set(e, ERR_CONFLICT, "idempotency_in_flight",
                        "the first request with this key is under way");
@@ -547,8 +570,62 @@ static int outcome_answer(struct submit *p, struct outcome *o, struct err *e)
     return take_body(p, body, e);
 }
 
-/* A submit whose outcome we couldn't write down (disk, commit) is one whose
- * outcome is unknown to us: the follower asks the spawner for it. */
+/* The row as it can be read now; else as it was inserted. */
+static void row_again(struct submit *p)
+{
+    struct err ignored = ERR_INIT;
+    struct job_row row;
+
+    if (store_job_get(p->reader, p->job.ulid, &row, &ignored))
+        return;
+    store_job_clear(&p->job);
+    p->job = row;
+}
+
+static int set_unknown(struct job_row *j, struct err *e)
+{
+    if (j->phase != PHASE_INTENT)
+        return 0;
+    j->state = JOB_UNKNOWN;
+    free(j->reason);
+    return dup_to(&j->reason, "submit_unknown", e);
+}
+
+/* It was sent, and what came of it couldn't be written down (disk, commit): an
+ * error would say that nothing was started. The follower asks the spawner. */
+static int unwritten_answer(struct submit *p, const struct doc_fresh *fresh,
+                            struct err *e)
+{
+    struct buf b;
+    int rc;
+
+    buf_init(&b, DOC_BYTES_MAX);
+    rc = set_unknown(&p->job, e);
+    if (rc == 0)
+        rc = doc_job(&b, &p->job, fresh, NULL) ? err_nomem(e) : 0;
+    if (rc == 0) {
+        p->out->status = 202;
+        id_job(p->job.ulid, p->out->job);
+        rc = take_body(p, buf_take(&b, NULL), e);
+    }
+    buf_clear(&b);
+    return rc;
+}
+
+/* Nothing was started, and watch hasn't seen that it was. */
+static bool is_refused(struct submit *p, enum outcome_kind kind)
+{
+    row_again(p);
+    return kind == OUTCOME_REFUSED && p->job.phase == PHASE_INTENT;
+}
+
+static int refused_answer(const struct submit *p, struct err *e)
+{
+    if (e && !err_is_set(e))
+        *e = p->error;
+    return -1;
+}
+
 static int step_record_outcome(struct submit *p, struct err *e)
 {
     struct outcome o = {.ulid = p->job.ulid,
@@ -557,21 +634,24 @@ static int step_record_outcome(struct submit *p, struct err *e)
                         .error = &p->error,
                         .generation = p->generation[0] ? p->generation : NULL,
                         .now = clock_now()};
+    struct err why = ERR_INIT;
     int rc;
 
     if (p->r->dry_run)
         return 0;
     follow_freshness(p->s->follow, &o.fresh);
-    rc = writer_call(p->s->writer, run_outcome, &o, e);
+    rc = writer_call(p->s->writer, run_outcome, &o, &why);
+    if (rc)
+        log_err("outcome_unwritten", p->r->request, &why);
     if (rc || !o.gone)
         follow_add(p->s->follow, p->job.ulid);
     if (rc == 0 && !o.gone) {
         waiters_notify(p->s->waiters, o.ulid, o.job.version);
         rc = outcome_answer(p, &o, e);
-    } else if (rc == 0) {
-        if (e && !err_is_set(e))
-            *e = p->error;
-        rc = -1;
+    } else if (rc && !is_refused(p, o.kind)) {
+        rc = unwritten_answer(p, &o.fresh, e);
+    } else {
+        rc = refused_answer(p, e);
     }
     outcome_clear(&o);
     return rc;
@@ -706,16 +786,17 @@ static int run_denial(struct db *d, void *arg, struct err *e)
     return rc;
 }
 
-/* What policy refused is a decision too; a malformed request is none. */
+/* A no is a decision too. What the spawner refused has its rows (decided,
+ * outcome), and a replayed no has those of the first. */
 static void audit_denial(struct submit *p, const struct err *e)
 {
     struct denial x = {p, e->code};
-    struct err ignored = ERR_INIT;
-    bool policy = e->class == ERR_DENIED || e->class == ERR_LIMITED ||
-                  !strcmp(e->code, "workflow_not_found");
+    struct err why = ERR_INIT;
 
-    if (policy && p->kind != OUTCOME_REFUSED && !p->answered)
-        writer_call(p->s->writer, run_denial, &x, &ignored);
+    if (!access_is_refusal(e) || p->kind == OUTCOME_REFUSED || p->answered)
+        return;
+    if (writer_call(p->s->writer, run_denial, &x, &why))
+        log_err("refusal_unwritten", p->r->request, &why);
 }
 
 static void submit_clear(struct submit *p)

@@ -52,6 +52,7 @@ void submit_answer_clear(struct submit_answer *a);
  *   ERR_UNAUTHENTIC token_required
  *   ERR_LIMITED  quota_gpus
  *   ERR_UNAVAILABLE spawn_down spawn_not_sent db_*
+ * Each refusal leaves its audit row (kind decided, with the code).
  * answer->replayed is set for a replayed error too. A dry run answers
  * {"workflow","params","script","script_sha256","resources","account","qos",
  *  "will_run","start_estimate","slurm_error","price":null}. */

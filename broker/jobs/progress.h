@@ -38,7 +38,9 @@ struct progress {
     int64_t now;     /* Unix seconds */
     /* out */
     struct job_row job; /* as it is after; owned */
-    bool failed;        /* set by the caller: progress_apply said -1 */
+    bool failed;        /* set by the caller: progress_apply said -1, or the
+                           commit did */
+    bool unreadable;    /* set by the caller: failed by what it says */
     bool changed;       /* the row was written */
     bool gone;          /* the row was deleted, or there is none */
     bool waiting;       /* VIEW: the script's digest isn't known yet;

@@ -3,6 +3,7 @@
 
 #include "base/crypto.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "broker/jobs/doc.h"
 #include "broker/jobs/service.h"
 #include "templates/render.h"
@@ -51,8 +52,10 @@ static int generation_of(struct service *s, const char *id,
 
     if (!strcmp(a->generation->id, id))
         *out = generation_ref(a->generation);
-    else if (generation_load(s->config->paths.store, id, out, &why))
+    else if (generation_load(s->config->paths.store, id, out, &why)) {
+        log_err("generation_load", NULL, &why);
         *out = NULL;
+    }
     service_unref(a);
     return *out ? 0 : unavailable(e);
 }

@@ -331,16 +331,6 @@ bool spawn_connected(struct spawn *s)
     return up;
 }
 
-void spawn_refresh(struct spawn *s)
-{
-    pthread_mutex_lock(&s->send_lock);
-    pthread_mutex_lock(&s->lock);
-    if (!s->head && s->sock >= 0)
-        shutdown(s->sock, SHUT_RDWR); /* the receive thread sees the end */
-    pthread_mutex_unlock(&s->lock);
-    pthread_mutex_unlock(&s->send_lock);
-}
-
 /* --- sending --- */
 
 static void to_timespec(int64_t mono_ms, struct timespec *at)
@@ -421,6 +411,25 @@ static int send_frame(struct spawn *s, const struct spawn_pending *p,
                        "the request is too large for Slurm's side");
     return err_set(e, ERR_UNAVAILABLE, "spawn_not_sent",
                    "the part that speaks to Slurm took no request");
+}
+
+/* What can't be sent now is asked for again by the caller's clock, and a new
+ * connection brings a socket of itself. */
+void spawn_ask_watch(struct spawn *s)
+{
+    json_t *o = json_object();
+    struct err e = ERR_INIT;
+    int rc = json_put_int(o, "v", PROTO_VERSION), sock;
+
+    rc |= json_put_bool(o, "watch", true);
+    pthread_mutex_lock(&s->send_lock);
+    pthread_mutex_lock(&s->lock);
+    sock = s->up ? s->sock : -1;
+    pthread_mutex_unlock(&s->lock);
+    if (rc == 0 && sock >= 0 && wire_send(sock, o, NULL, 0, 0, &e))
+        log_err("watch_ask", NULL, &e);
+    pthread_mutex_unlock(&s->send_lock);
+    json_decref(o);
 }
 
 static void forget(struct spawn *s, struct spawn_pending *p)

@@ -39,9 +39,9 @@ int spawn_start(const char *socket_path, const struct spawn_hooks *h,
 void spawn_stop(struct spawn *s);
 void spawn_free(struct spawn *s);
 bool spawn_connected(struct spawn *s);
-/* Connect again, if no call is in flight: a new connection gets a new watch
- * socket. */
-void spawn_refresh(struct spawn *s);
+/* The watch socket was lost: ask for another one (hooks.watch), without a wait.
+ * May do nothing: ask again after a while. */
+void spawn_ask_watch(struct spawn *s);
 
 struct spawn_request { /* all borrowed */
     enum proto_verb verb;

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FRAMES_A_TURN = 64 };
+enum { FRAMES_A_TURN = 64, ACCEPT_PAUSE_MS = 200 };
 
 struct waiting { /* a frame that found no room */
     struct waiting *next;
@@ -43,6 +43,7 @@ struct clients {
     struct spawnd *spawnd;
     int listener;
     struct loop_fd *watch;
+    struct loop_timer pause; /* accept failed: the listener rests until then */
     struct client *first;
     size_t count;
 };
@@ -203,6 +204,23 @@ static void on_end(void *arg)
 
 /* --- hearing -------------------------------------------------------------- */
 
+/* {"v":1,"watch":true}: its peer socket was lost. */
+static int watch_frame(struct client *c, const json_t *body, struct err *e)
+{
+    static const char *const keys[] = {"v", "watch", NULL};
+    bool yes = false;
+    int64_t v = 0;
+
+    if (json_only(body, keys, "", e) != 0 ||
+        json_get_int(body, "v", true, PROTO_VERSION, PROTO_VERSION, &v, "",
+                     e) != 0 ||
+        json_get_bool(body, "watch", true, &yes, "", e) != 0)
+        return -1;
+    if (yes && watch_up(c->set->spawnd->watch))
+        send_watch(c); /* else clients_new_watch() does, when it is up */
+    return 0;
+}
+
 static int on_frame(struct client *c, struct wire_msg *m, struct err *e)
 {
     struct spawnd *d = c->set->spawnd;
@@ -214,6 +232,8 @@ static int on_frame(struct client *c, struct wire_msg *m, struct err *e)
     }
     if (!c->may_verbs)
         return err_set(e, ERR_DENIED, "peer_refused", "not sluiced");
+    if (json_object_get(m->body, "watch") != NULL)
+        return watch_frame(c, m->body, e);
     return ops_begin(d->ops, c, m, e);
 }
 
@@ -299,6 +319,27 @@ static void greet(struct clients *s, struct client *c)
         send_watch(c);
 }
 
+static void on_pause(void *arg)
+{
+    struct clients *s = arg;
+
+    loop_change(s->spawnd->loop, s->watch, EPOLLIN);
+}
+
+/* Without a free descriptor the connection stays in the queue, and the listener
+ * stays readable: it must not make the loop spin. */
+static void accept_failed(struct clients *s, int sys)
+{
+    struct err e = ERR_INIT;
+
+    if (sys == EAGAIN || sys == EINTR || sys == ECONNABORTED)
+        return;
+    err_sys(&e, ERR_UNAVAILABLE, sys, "accept", "accept");
+    log_err("accept_failed", NULL, &e);
+    loop_change(s->spawnd->loop, s->watch, 0);
+    loop_timer_set(s->spawnd->loop, &s->pause, ACCEPT_PAUSE_MS);
+}
+
 static void on_accept(void *arg, uint32_t events)
 {
     struct clients *s = arg;
@@ -307,8 +348,10 @@ static void on_accept(void *arg, uint32_t events)
     int sock = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     (void)events;
-    if (sock < 0)
+    if (sock < 0) {
+        accept_failed(s, errno);
         return;
+    }
     c = client_new(s, sock, &e);
     if (c != NULL) {
         greet(s, c);
@@ -326,6 +369,7 @@ int clients_new(struct spawnd *d, struct clients **out, struct err *e)
         return err_nomem(e);
     s->spawnd = d;
     s->listener = -1;
+    loop_timer_init(&s->pause, on_pause, s);
     *out = s;
     return 0;
 }
@@ -350,6 +394,7 @@ int clients_listen(struct clients *s, struct err *e)
 
 void clients_stop_accepting(struct clients *s)
 {
+    loop_timer_stop(s->spawnd->loop, &s->pause);
     loop_unwatch(s->spawnd->loop, s->watch);
     s->watch = NULL;
     if (s->listener < 0)

@@ -17,11 +17,13 @@
 #include "broker/admin/admin.h"
 #include "broker/admin/diff.h"
 #include "broker/admin/keys.h"
+#include "broker/admin/lint.h"
 #include "broker/admin/push.h"
 #include "broker/generation.h"
 #include "tests/unit/test_config_site.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -384,6 +386,31 @@ static void what_is_later_is_refused_by_name(void **state)
     says(admin_check, "", ADMIN_REFUSED, "retry");
     free(good);
     free(text);
+}
+
+/* A bash that can't be asked doesn't make a template clean. */
+static void a_template_without_a_verdict_is_a_finding(void **state)
+{
+    char file[256], said[512] = "";
+    struct rlimit before, r;
+    struct lint l = {fmemopen(said, sizeof said, "w"), 0};
+    int low = dup(STDERR_FILENO);
+
+    (void)state;
+    if (access("/bin/bash", X_OK) != 0)
+        skip();
+    (void)close(low);
+    (void)snprintf(file, sizeof file, "%s/share/sluice/templates/gpu-canary.sh",
+                   site.dir);
+    (void)getrlimit(RLIMIT_NOFILE, &before);
+    r = before;
+    r.rlim_cur = (rlim_t)low + 2; /* its folder and itself: no pipe */
+    (void)setrlimit(RLIMIT_NOFILE, &r);
+    lint_template(&l, file);
+    (void)setrlimit(RLIMIT_NOFILE, &before);
+    (void)fclose(l.to);
+    assert_int_equal(l.findings, 1);
+    assert_non_null(strstr(said, "template_syntax: /bin/bash -n gave no"));
 }
 
 static void templates_must_parse_and_exist(void **state)
@@ -751,6 +778,7 @@ int main(void)
         T(each_bad_entry_is_found),
         T(a_workflow_without_a_memory_limit_is_found),
         T(what_is_later_is_refused_by_name),
+        T(a_template_without_a_verdict_is_a_finding),
         T(templates_must_parse_and_exist),
         T(two_files_with_one_workflow_are_found),
         T(people_and_accounts_are_checked),

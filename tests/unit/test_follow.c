@@ -544,6 +544,31 @@ static void a_lost_submit_is_found_by_name_and_script(void **state)
     assert_int_equal(atomic_load(&lab.submits), 1);
 }
 
+/* The name is known to its owner once it runs: a second job under it is not the
+ * one that was sent, whichever slurmctld lists first. */
+static void of_several_under_its_name_the_oldest_is_it(void **state)
+{
+    json_t *old, *young;
+
+    (void)state;
+    set_outcome("{\"known\":true,\"running\":false,\"answer\":null}");
+    atomic_store(&lab.mode, STANDIN_LOSE);
+    post(202);
+    old = job_of("RUNNING", clock_now(), 0, TWO_V100);
+    young = json_deep_copy(old);
+    json_object_set_new(young, "job_id", json_integer(105));
+    json_object_set_new(young, "submit_time", json_integer(clock_now() + 30));
+    pthread_mutex_lock(&watch.lock);
+    json_array_append_new(watch.jobs, young);
+    json_array_append_new(watch.jobs, old);
+    pthread_mutex_unlock(&watch.lock);
+    until("RUNNING", "running");
+    assert_int_equal(lab_int(&lab, "SELECT slurm_job_id FROM job"), 100);
+    assert_int_equal(lab_int(&lab, "SELECT COUNT(*) FROM audit WHERE code ="
+                                   " 'duplicate_name'"),
+                     1);
+}
+
 static void a_lost_submit_that_nobody_shows_stays_unknown(void **state)
 {
     json_t *doc;
@@ -590,6 +615,43 @@ static void the_kept_answer_is_taken(void **state)
     until("PENDING", "submitting");
     hold_job(job_of("RUNNING", clock_now(), 0, TWO_V100), false);
     until("RUNNING", "running");
+}
+
+static bool is_claimed(struct lab *l)
+{
+    return lab_int(l, "SELECT phase FROM job") == PHASE_CLAIMED;
+}
+
+/* Sent, and the disk filled up before it could be written down: an error would
+ * say that nothing was started. When there is room again it is found out. */
+static void
+an_outcome_that_is_not_written_is_unknown_and_asked_again(void **state)
+{
+    struct submit_answer a;
+    json_t *doc;
+
+    (void)state;
+    set_outcome("{\"known\":true,\"running\":false,\"answer\":{\"ok\":true,"
+                "\"result\":{\"job_id\":100,\"script_sha256\":\"00\","
+                "\"limits\":{}}}}");
+    atomic_store(&lab.full, 1);
+    must(lab_post(&lab, lab.reader, 2, "k", &a, e));
+    (void)usleep(400000); /* the follower asks, and can't write it either */
+    lab_disk(false);
+    assert_int_equal(a.status, 202);
+    doc = json_loadb(a.body, a.body_len, 0, NULL);
+    assert_string_equal(lab_str(doc, "state"), "UNKNOWN");
+    assert_string_equal(lab_str(json_object_get(doc, "reason"), "code"),
+                        "submit_unknown");
+    json_decref(doc);
+    (void)snprintf(job_id, sizeof job_id, "%s", a.job);
+    submit_answer_clear(&a);
+    lab_until(is_claimed, &lab, "the spawner's kept answer");
+    must(lab_post(&lab, lab.reader, 2, "k", &a, e));
+    assert_true(a.replayed);
+    assert_string_equal(a.job, job_id);
+    submit_answer_clear(&a);
+    assert_int_equal(atomic_load(&lab.submits), 1);
 }
 
 static void a_kept_refusal_ends_it(void **state)
@@ -646,6 +708,7 @@ static void a_lost_watch_makes_answers_stale(void **state)
     json_decref(doc);
     tell_poll(true);
     (void)usleep(100000);
+    atomic_store(&lab.no_watch, 1);
     pthread_mutex_lock(&lab.lock);
     (void)shutdown(lab.watch, SHUT_RDWR);
     pthread_mutex_unlock(&lab.lock);
@@ -653,6 +716,54 @@ static void a_lost_watch_makes_answers_stale(void **state)
     doc = lab_get(&lab, job_id);
     assert_true(json_is_true(json_object_get(doc, "stale")));
     json_decref(doc);
+}
+
+static void *call_for_ever(void *arg)
+{
+    struct ask a = lab_ask(&lab, &lab.alice);
+    struct log_query q = {.stream = "stdout", .limit = 100};
+    struct log_answer n;
+    struct db *d = NULL;
+    struct buf b;
+
+    if (service_reader(lab.service, &d, NULL))
+        return arg;
+    a.reader = d;
+    buf_init(&b, DOC_BYTES_MAX);
+    while (!atomic_load((atomic_bool *)arg)) {
+        (void)jobs_log(&a, job_id, &q, &b, &n, NULL);
+        buf_reset(&b);
+    }
+    buf_clear(&b);
+    db_close(d);
+    return NULL;
+}
+
+/* There is always a call in flight, as under steady polling. */
+static void a_dropped_watch_comes_back_under_load(void **state)
+{
+    pthread_t threads[3];
+    static atomic_bool end;
+
+    (void)state;
+    atomic_store(&end, false);
+    post(201);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, call_for_ever, &end),
+                         0);
+    for (int i = 0; i < 3; i++) {
+        pthread_mutex_lock(&lab.lock);
+        (void)shutdown(lab.watch, SHUT_RDWR);
+        lab.old[lab.nold++] = lab.watch;
+        lab.watch = -1;
+        pthread_mutex_unlock(&lab.lock);
+        lab_until(lab_is_up, &lab, "another watch socket");
+    }
+    atomic_store(&end, true);
+    for (int i = 0; i < 3; i++)
+        (void)pthread_join(threads[i], NULL);
+    hold_job(job_of("RUNNING", clock_now(), 0, TWO_V100), true);
+    until("RUNNING", "running"); /* and it tells */
 }
 
 static void set_flag(void *arg, bool changed)
@@ -694,7 +805,8 @@ static void a_long_poll_wakes_by_a_change_or_by_time(void **state)
     assert_int_equal(atomic_load(&woken), 2);
 }
 
-static int act(const struct identity *who, enum job_act what, struct err *e)
+static int act_says(const struct identity *who, enum job_act what,
+                    json_t **said, struct err *e)
 {
     struct ask a = lab_ask(&lab, who);
     struct buf b;
@@ -702,8 +814,39 @@ static int act(const struct identity *who, enum job_act what, struct err *e)
 
     buf_init(&b, DOC_BYTES_MAX);
     rc = jobs_act(&a, what, job_id, &b, NULL, e);
+    *said = json_loads(buf_str(&b), 0, NULL);
     buf_clear(&b);
     return rc;
+}
+
+static int act(const struct identity *who, enum job_act what, struct err *e)
+{
+    json_t *said = NULL;
+    int rc = act_says(who, what, &said, e);
+
+    json_decref(said);
+    return rc;
+}
+
+/* Rows of the audit that say no with this code, whoever asked for what. */
+static int64_t noes(const char *action, const char *code)
+{
+    char sql[256];
+    struct err bad = ERR_INIT;
+    struct db *d = NULL;
+    struct db_stmt *q;
+    int64_t n;
+
+    must(service_reader(lab.service, &d, e));
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT COUNT(*) FROM audit WHERE kind = 'decided' AND"
+                   " action = '%s' AND code = '%s'",
+                   action, code);
+    q = db_prepare(d, sql, &bad);
+    assert_int_equal(db_step(q, &bad), 1);
+    n = db_col_int(q, 0);
+    db_close(d);
+    return n;
 }
 
 static void cancel_is_for_owner_and_operator(void **state)
@@ -726,8 +869,130 @@ static void cancel_is_for_owner_and_operator(void **state)
     assert_string_equal(lab.last, "-");
     assert_int_equal(act(&lab.alice, ACT_HOLD, &e), -1);
     assert_string_equal(e.code, "job_ended");
+    assert_int_equal(noes("job.cancel", "role_missing"), 1);
+    assert_int_equal(noes("job.hold", "job_ended"), 1);
     identity_clear(&otto);
     identity_clear(&audrey);
+}
+
+/* She may end it, and learns that she did; the job is not hers to read. */
+static void an_admin_acts_on_what_she_may_not_read(void **state)
+{
+    struct identity ada;
+    struct err e = ERR_INIT;
+    struct ask a;
+    struct buf b;
+    json_t *said = NULL;
+
+    (void)state;
+    post(201);
+    hold_job(job_of("RUNNING", clock_now(), 0, TWO_V100), true);
+    until("RUNNING", "running");
+    lab_identity(&lab, "ada", &ada);
+    assert_int_equal(act_says(&ada, ACT_CANCEL, &said, &e), 0);
+    assert_string_equal(lab.last, "cancel");
+    assert_string_equal(lab_str(said, "id"), job_id);
+    assert_string_equal(lab_str(said, "state"), "RUNNING");
+    assert_string_equal(lab_str(said, "detail"), "running");
+    assert_int_equal(json_object_size(said), 3);
+    json_decref(said);
+    a = lab_ask(&lab, &ada);
+    buf_init(&b, DOC_BYTES_MAX);
+    assert_int_equal(jobs_get_text(&a, job_id, &b, NULL, &e), -1);
+    assert_string_equal(e.code, "job_not_found");
+    buf_clear(&b);
+    identity_clear(&ada);
+}
+
+static void no_one_reads_the_usage_or_audit_of_all_unseen(void **state)
+{
+    struct ask a = lab_ask(&lab, &lab.alice);
+    struct audit_query q = {.all = true, .limit = 10};
+    struct usage_query u = {.all = true, .limit = 10};
+    struct err e = ERR_INIT, f = ERR_INIT;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, DOC_BYTES_MAX);
+    assert_int_equal(jobs_usage_text(&a, &u, &b, &e), -1);
+    assert_string_equal(e.code, "role_missing");
+    assert_int_equal(jobs_audit_text(&a, &q, &b, &f), -1);
+    assert_string_equal(f.code, "role_missing");
+    assert_int_equal(noes("usage.read", "role_missing"), 1);
+    assert_int_equal(noes("audit.read", "role_missing"), 1);
+    buf_clear(&b);
+}
+
+static int five_months(struct db *d, void *arg, struct err *e)
+{
+    (void)arg;
+    return db_exec(d,
+                   "INSERT INTO usage_month(principal, month, workflow,"
+                   " gpu_type, gpu_seconds, runs)"
+                   " SELECT p.id, '2026-0' || m.value, 'w', 'v100', 100, 1"
+                   " FROM principal p, json_each('[1,2,3,4,5]') m"
+                   " WHERE p.label = 'alice'",
+                   e);
+}
+
+/* The total is that of all pages, and a page says that there is another. */
+static void usage_comes_in_pages_with_one_total(void **state)
+{
+    static const char *const cursors[] = {NULL, "2", "4"};
+    struct ask a = lab_ask(&lab, &lab.alice);
+    struct usage_query q = {.limit = 2};
+    struct err bad = ERR_INIT;
+    struct buf b;
+
+    (void)state;
+    must(writer_call(lab.service->writer, five_months, NULL, e));
+    buf_init(&b, DOC_BYTES_MAX);
+    for (int i = 0; i < 3; i++) {
+        json_t *doc;
+        const char *next;
+        q.cursor = cursors[i];
+        must(jobs_usage_text(&a, &q, &b, e));
+        doc = json_loads(buf_str(&b), 0, NULL);
+        assert_int_equal(
+            json_integer_value(json_object_get(doc, "gpu_seconds")), 500);
+        assert_int_equal(json_array_size(json_object_get(doc, "usage")),
+                         i < 2 ? 2 : 1);
+        next = json_string_value(json_object_get(doc, "next"));
+        assert_string_equal(next ? next : "-", i < 2 ? cursors[i + 1] : "-");
+        json_decref(doc);
+        buf_reset(&b);
+    }
+    q.cursor = "x";
+    assert_int_equal(jobs_usage_text(&a, &q, &b, &bad), -1);
+    assert_string_equal(bad.code, "cursor");
+    buf_clear(&b);
+}
+
+/* A worker is the person's; what he says wrongly is no fault of the request. */
+static void a_workers_garbage_is_no_bad_request(void **state)
+{
+    struct ask a = lab_ask(&lab, &lab.alice);
+    struct log_query q = {.stream = "stdout", .limit = 100};
+    struct artifact_answer file;
+    struct log_answer log;
+    struct buf b;
+
+    (void)state;
+    post(201);
+    atomic_store(&lab.garbage, 1);
+    buf_init(&b, DOC_BYTES_MAX);
+    for (int i = 0; i < 3; i++) {
+        struct err e = ERR_INIT;
+        int rc = i == 0   ? jobs_log(&a, job_id, &q, &b, &log, &e)
+                 : i == 1 ? jobs_artifacts_text(&a, job_id, &b, &e)
+                          : jobs_artifact(&a, job_id, "results/x", 0, 100, &b,
+                                          &file, &e);
+        assert_int_equal(rc, -1);
+        assert_string_equal(e.code, "worker_garbage");
+        assert_int_equal(e.class, ERR_UNAVAILABLE);
+        buf_reset(&b);
+    }
+    buf_clear(&b);
 }
 
 static void an_act_is_audited_before_and_after(void **state)
@@ -789,6 +1054,7 @@ static void script_and_log_and_lists_are_there(void **state)
     struct log_query q = {.stream = "stdout", .limit = 100};
     struct job_filter f = {.limit = 10};
     struct audit_query aq = {.limit = 10};
+    struct usage_query uq = {.limit = 10};
     struct log_answer n;
     char hex[65];
     struct buf b;
@@ -813,8 +1079,8 @@ static void script_and_log_and_lists_are_there(void **state)
     must(jobs_attempts_text(&a, job_id, &b, e));
     assert_non_null(strstr(buf_str(&b), "\"gpu_seconds\":10"));
     buf_reset(&b);
-    must(jobs_usage_text(&a, false, NULL, NULL, &b, e));
-    assert_non_null(strstr(buf_str(&b), "\"gpu_seconds\":10}"));
+    must(jobs_usage_text(&a, &uq, &b, e));
+    assert_non_null(strstr(buf_str(&b), "\"gpu_seconds\":10,\"next\":null}"));
     buf_reset(&b);
     aq.job_id = job_id;
     must(jobs_audit_text(&a, &aq, &b, e));
@@ -842,14 +1108,21 @@ int main(void)
         T(cancelled_before_its_start_costs_nothing),
         T(what_slurmctld_forgot_accounting_ends),
         T(a_lost_submit_is_found_by_name_and_script),
+        T(of_several_under_its_name_the_oldest_is_it),
         T(a_lost_submit_that_nobody_shows_stays_unknown),
         T(a_submit_that_never_arrived_is_refused),
         T(the_kept_answer_is_taken),
+        T(an_outcome_that_is_not_written_is_unknown_and_asked_again),
         T(a_kept_refusal_ends_it),
         T(a_restart_goes_on_where_it_was),
         T(a_lost_watch_makes_answers_stale),
+        T(a_dropped_watch_comes_back_under_load),
         T(a_long_poll_wakes_by_a_change_or_by_time),
         T(cancel_is_for_owner_and_operator),
+        T(an_admin_acts_on_what_she_may_not_read),
+        T(no_one_reads_the_usage_or_audit_of_all_unseen),
+        T(usage_comes_in_pages_with_one_total),
+        T(a_workers_garbage_is_no_bad_request),
         T(an_act_is_audited_before_and_after),
         T(reads_of_others_are_bounded_and_audited),
         T(script_and_log_and_lists_are_there)};

@@ -23,7 +23,9 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #define must(call)                                                             \
@@ -42,6 +44,13 @@ enum standin_mode {
     STANDIN_SILENT  /* stage sending, and nothing more */
 };
 
+/* Every artifact of the stand-in: three pieces and a bit, bytes by place. */
+enum { LAB_ARTIFACT = 3 * PROTO_LOG_MAX + 5 };
+static inline char lab_byte(int64_t at)
+{
+    return (char)('a' + at % 23);
+}
+
 struct lab {
     struct site site;
     struct config config;
@@ -56,6 +65,10 @@ struct lab {
     pthread_t thread;
     int listen_fd;
     atomic_int mode, submits, finishes, next_id, stop;
+    atomic_int no_watch; /* asked for in vain */
+    atomic_int pieces;   /* of artifacts that were asked for */
+    atomic_int garbage;  /* what workers answer makes no sense */
+    atomic_int full;     /* the disk fills up while the next submit is sent */
     pthread_mutex_t lock;
     json_t *outcome; /* answer of verb outcome */
     json_t *finish;  /* answer of verb finish */
@@ -99,6 +112,17 @@ static inline void lab_stage(int fd, const char *request, const char *stage)
                            "request", request, "stage", stage));
 }
 
+/* From here on no file of this process grows: COMMIT fails. */
+static inline void lab_disk(bool full)
+{
+    struct rlimit r;
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)getrlimit(RLIMIT_FSIZE, &r);
+    r.rlim_cur = full ? 0 : r.rlim_max;
+    (void)setrlimit(RLIMIT_FSIZE, &r);
+}
+
 /* false: the connection is to end. */
 static inline bool lab_submit(struct lab *l, int fd, const char *request)
 {
@@ -109,11 +133,15 @@ static inline bool lab_submit(struct lab *l, int fd, const char *request)
         return true;
     }
     atomic_fetch_add(&l->submits, 1);
+    if (atomic_exchange(&l->full, 0))
+        lab_disk(true);
     lab_stage(fd, request, "init");
     lab_stage(fd, request, "sending");
     if (mode == STANDIN_REFUSE)
         lab_refuse(fd, request, "sending", ERR_SLURM, "slurm_invalid_qos",
                    2066);
+    else if (atomic_load(&l->garbage))
+        lab_result(fd, request, json_pack("{s:s}", "job_id", "one"));
     else if (mode == STANDIN_ACCEPT)
         lab_result(fd, request,
                    json_pack("{s:i, s:s, s:{s:s}, s:b}", "job_id",
@@ -152,6 +180,37 @@ static inline void lab_plan(int fd, const char *request, int pipe)
                          "will_run", 1, "slurm_error"));
 }
 
+/* A worker is the person's: it may say anything. */
+static inline void lab_garbage(int fd, const char *request, int pipe)
+{
+    (void)!write(pipe, "{", 1);
+    (void)close(pipe);
+    lab_result(fd, request, json_pack("{s:s}", "size", "big"));
+}
+
+static inline void lab_artifact(int fd, const char *request, json_t *args,
+                                int pipe)
+{
+    json_int_t offset = json_integer_value(json_object_get(args, "offset"));
+    json_int_t limit = json_integer_value(json_object_get(args, "limit"));
+    json_int_t n =
+        LAB_ARTIFACT - offset < limit ? LAB_ARTIFACT - offset : limit;
+    char piece[4096];
+
+    for (json_int_t at = 0; at < n; at += (json_int_t)sizeof piece) {
+        size_t k =
+            n - at < (json_int_t)sizeof piece ? (size_t)(n - at) : sizeof piece;
+        for (size_t i = 0; i < k; i++)
+            piece[i] = lab_byte(offset + at + (json_int_t)i);
+        if (write(pipe, piece, k) != (ssize_t)k)
+            break;
+    }
+    (void)close(pipe);
+    lab_result(fd, request,
+               json_pack("{s:I, s:I, s:I}", "size", (json_int_t)LAB_ARTIFACT,
+                         "offset", offset, "bytes", n));
+}
+
 static inline void lab_log(int fd, const char *request, int pipe)
 {
     /* "é" is cut in the middle, as a limit may do it. */
@@ -164,6 +223,28 @@ static inline void lab_log(int fd, const char *request, int pipe)
                          "bytes", 4, "attempt", 1));
 }
 
+/* A watch peer socket; its other end is lab.watch. */
+static inline void lab_give_watch(struct lab *l, int fd)
+{
+    int sv[2];
+    struct err e = ERR_INIT;
+    json_t *o;
+
+    if (wire_pair(sv, &e))
+        return;
+    o = json_pack("{s:i, s:s}", "v", 1, "event", "watch");
+    (void)wire_send(fd, o, &sv[1], 1, 1000, &e);
+    json_decref(o);
+    (void)close(sv[1]);
+    pthread_mutex_lock(&l->lock);
+    if (l->watch >= 0 && l->nold < 16) {
+        (void)shutdown(l->watch, SHUT_RDWR);
+        l->old[l->nold++] = l->watch;
+    }
+    l->watch = sv[0];
+    pthread_mutex_unlock(&l->lock);
+}
+
 static inline bool lab_answer(struct lab *l, int fd, struct wire_msg *m)
 {
     const char *verb = json_string_value(json_object_get(m->body, "verb"));
@@ -173,6 +254,11 @@ static inline bool lab_answer(struct lab *l, int fd, struct wire_msg *m)
         json_string_value(json_object_get(m->body, "generation"));
     int pipe = wire_take_fd(m, 0);
 
+    if (json_is_true(json_object_get(m->body, "watch"))) {
+        if (!atomic_load(&l->no_watch))
+            lab_give_watch(l, fd);
+        return true;
+    }
     pthread_mutex_lock(&l->lock);
     (void)snprintf(l->last, sizeof l->last, "%s", verb);
     pthread_mutex_unlock(&l->lock);
@@ -186,6 +272,13 @@ static inline bool lab_answer(struct lab *l, int fd, struct wire_msg *m)
         return true;
     } else if (!strcmp(verb, "plan")) {
         lab_plan(fd, request, pipe);
+        return true;
+    } else if (pipe >= 0 && atomic_load(&l->garbage)) {
+        lab_garbage(fd, request, pipe);
+        return true;
+    } else if (!strcmp(verb, "artifact")) {
+        atomic_fetch_add(&l->pieces, 1);
+        lab_artifact(fd, request, json_object_get(m->body, "args"), pipe);
         return true;
     } else if (!strcmp(verb, "log")) {
         lab_log(fd, request, pipe);
@@ -204,25 +297,9 @@ static inline bool lab_answer(struct lab *l, int fd, struct wire_msg *m)
 
 static inline void lab_hello(struct lab *l, int fd)
 {
-    int sv[2];
-    struct err e = ERR_INIT;
-    json_t *o = json_pack("{s:i, s:s, s:s, s:s}", "v", 1, "event", "hello",
-                          "generation", l->generation, "mode", "self");
-
-    lab_send(fd, o);
-    if (wire_pair(sv, &e))
-        return;
-    o = json_pack("{s:i, s:s}", "v", 1, "event", "watch");
-    (void)wire_send(fd, o, &sv[1], 1, 1000, &e);
-    json_decref(o);
-    (void)close(sv[1]);
-    pthread_mutex_lock(&l->lock);
-    if (l->watch >= 0 && l->nold < 16) {
-        (void)shutdown(l->watch, SHUT_RDWR);
-        l->old[l->nold++] = l->watch;
-    }
-    l->watch = sv[0];
-    pthread_mutex_unlock(&l->lock);
+    lab_send(fd, json_pack("{s:i, s:s, s:s, s:s}", "v", 1, "event", "hello",
+                           "generation", l->generation, "mode", "self"));
+    lab_give_watch(l, fd);
 }
 
 static inline void lab_serve(struct lab *l, int fd)
@@ -273,11 +350,14 @@ static inline void lab_install(struct lab *l)
                    l->site.dir);
     (void)snprintf(templates, sizeof templates, "%s/share/sluice/templates",
                    l->site.dir);
-    people =
-        json_pack("{s{s:s, s:[s], s:[s,s,s], s:i}, s{s:[s]}, s{s:[s]}}",
-                  "alice", "account", l->site.account, "roles", "researcher",
-                  "groups", "canary", "fleet", "media", "gpus", 16, "otto",
-                  "roles", "operator", "audrey", "roles", "auditor");
+    people = json_pack("{s{s:s, s:[s], s:[s,s,s], s:i}, s{s:[s]}, s{s:[s]},"
+                       " s{s:[s]}, s{s:s, s:[s], s:s, s:[s], s:b}}",
+                       "alice", "account", l->site.account, "roles",
+                       "researcher", "groups", "canary", "fleet", "media",
+                       "gpus", 16, "otto", "roles", "operator", "audrey",
+                       "roles", "auditor", "ada", "roles", "admin", "tess",
+                       "account", "daemon", "roles", "researcher", "proof",
+                       "token", "groups", "canary", "shared_account", 0);
     keys = json_pack("{s:s}", "k1", public);
     must(generation_install(store, workflows, templates, people, keys,
                             getegid(), l->generation, e));
@@ -301,8 +381,8 @@ static inline void lab_identity(struct lab *l, const char *person,
     token = token_issue(l->key, "k1", l->config.cluster.name, &c, &bad);
     if (!token)
         fail_msg("%s", bad.text);
-    must(identity_by_token(l->service, token, strlen(token), "127.0.0.1", out,
-                           e));
+    must(identity_by_token(l->service, token, strlen(token), "127.0.0.1", true,
+                           out, e));
     free(token);
 }
 
@@ -416,8 +496,10 @@ static inline int lab_post(struct lab *l, struct db *reader, int gpus,
 
 static inline struct ask lab_ask(struct lab *l, const struct identity *who)
 {
-    return (struct ask){l->service, l->reader, who,
-                        "01ARZ3NDEKTSV4RRFFQ69G5FAV"};
+    return (struct ask){.service = l->service,
+                        .reader = l->reader,
+                        .who = who,
+                        .request = "01ARZ3NDEKTSV4RRFFQ69G5FAV"};
 }
 
 /* The job document of job_id, as its owner sees it. Owned. */

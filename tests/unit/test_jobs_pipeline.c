@@ -130,6 +130,24 @@ static void a_lost_answer_is_a_job_that_is_unknown(void **state)
     assert_int_equal(atomic_load(&lab.submits), 2); /* never sent twice */
 }
 
+/* A worker's claim that can't be read is no reason to say that nothing was
+ * started. */
+static void a_claim_that_makes_no_sense_is_unknown(void **state)
+{
+    struct submit_answer a;
+    json_t *doc;
+
+    (void)state;
+    atomic_store(&lab.garbage, 1);
+    must(lab_post(&lab, lab.reader, 2, NULL, &a, e));
+    assert_int_equal(a.status, 202);
+    doc = json_loadb(a.body, a.body_len, 0, NULL);
+    assert_string_equal(lab_str(doc, "state"), "UNKNOWN");
+    json_decref(doc);
+    submit_answer_clear(&a);
+    assert_int_equal(atomic_load(&lab.submits), 1);
+}
+
 static void the_first_answer_is_replayed_byte_for_byte(void **state)
 {
     struct submit_answer a, b;
@@ -280,6 +298,9 @@ static void bad_bodies_are_refused_by_name(void **state)
         assert_int_equal(post_body(&lab.alice, body, false, &a, &e), -1);
         assert_string_equal(e.code, rows[i].code);
         assert_string_equal(e.pointer, rows[i].pointer);
+        assert_int_equal(lab_int(&lab, "SELECT COUNT(*) FROM audit WHERE kind ="
+                                       " 'decided' AND code IS NOT NULL"),
+                         (int64_t)i + 1); /* one each */
     }
     assert_int_equal(lab_int(&lab, "SELECT COUNT(*) FROM intent"), 0);
 }
@@ -353,6 +374,27 @@ static void roles_decide_who_may_submit(void **state)
     identity_clear(&otto);
 }
 
+/* Her uid says who she is, and her entry wants a token for what she starts. */
+static void a_submit_without_the_token_it_needs_is_audited(void **state)
+{
+    struct identity tess;
+    struct submit_answer a;
+    struct err e = ERR_INIT;
+
+    (void)state;
+    lab_identity(&lab, "tess", &tess);
+    tess.proof = PROOF_NETWORK;
+    assert_int_equal(post_body(&tess,
+                               json_pack("{s:s}", "workflow", "gpu-canary"),
+                               false, &a, &e),
+                     -1);
+    assert_string_equal(e.code, "token_required");
+    assert_int_equal(lab_int(&lab, "SELECT COUNT(*) FROM audit WHERE kind ="
+                                   " 'decided' AND code = 'token_required'"),
+                     1);
+    identity_clear(&tess);
+}
+
 /* The spawner is at another generation for good: tried once more, then 503. */
 static void another_generation_is_not_sent(void **state)
 {
@@ -375,6 +417,7 @@ int main(void)
         T(leaves_name_nobody),
         T(a_refusal_leaves_intent_and_audit_but_no_job),
         T(a_lost_answer_is_a_job_that_is_unknown),
+        T(a_claim_that_makes_no_sense_is_unknown),
         T(the_first_answer_is_replayed_byte_for_byte),
         T(a_lasting_refusal_is_replayed_and_a_passing_one_is_not),
         T(fifty_posts_with_one_key_are_one_job),
@@ -383,6 +426,7 @@ int main(void)
         T(a_secret_is_nowhere_in_the_database),
         T(a_plan_starts_nothing),
         T(roles_decide_who_may_submit),
+        T(a_submit_without_the_token_it_needs_is_audited),
         T(another_generation_is_not_sent)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,8 @@
 
 #include "tests/unit/test_jobs_lab.h"
 
+#include <sys/un.h>
+
 static struct lab lab;
 
 static int setup(void **state)
@@ -53,6 +55,48 @@ static void admin_must(const char *verb, const char *id, bool ok)
 
     assert_int_equal(json_is_true(json_object_get(o, "ok")), ok);
     json_decref(o);
+}
+
+static void connect_to(int fd, const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+    (void)snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+}
+
+static int64_t cpu_ms(void)
+{
+    struct rusage u;
+
+    (void)getrusage(RUSAGE_SELF, &u);
+    return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
+           (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+}
+
+/* A connection that can't be taken stays in the queue; nobody spins on it. */
+static void without_descriptors_the_admin_socket_waits(void **state)
+{
+    struct config_paths paths;
+    struct rlimit before, none;
+    int64_t used;
+    int fd;
+
+    (void)state;
+    must(config_paths(&lab.config, &paths, e));
+    (void)getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    none.rlim_cur = (rlim_t)fd; /* the lowest free one was taken */
+    (void)setrlimit(RLIMIT_NOFILE, &none);
+    connect_to(fd, paths.admin_sock);
+    used = cpu_ms();
+    (void)usleep(600000);
+    used = cpu_ms() - used;
+    (void)setrlimit(RLIMIT_NOFILE, &before);
+    (void)close(fd);
+    assert_true(used < 300);
+    admin_must("status", NULL, true); /* and it goes on */
 }
 
 /* A second generation of the same store. Owned id. */
@@ -146,7 +190,8 @@ static void token_refused(const char *person, int64_t expires, const char *code)
     struct err e = ERR_INIT;
 
     assert_int_equal(
-        identity_by_token(lab.service, text, strlen(text), "x", &who, &e), -1);
+        identity_by_token(lab.service, text, strlen(text), "x", true, &who, &e),
+        -1);
     assert_int_equal(e.class, ERR_UNAUTHENTIC);
     assert_string_equal(e.code, code);
     free(text);
@@ -159,7 +204,8 @@ static void a_token_gives_the_person_of_the_map(void **state)
     struct identity who;
 
     (void)state;
-    must(identity_by_token(lab.service, text, strlen(text), "x", &who, e));
+    must(
+        identity_by_token(lab.service, text, strlen(text), "x", true, &who, e));
     assert_string_equal(who.person, "alice");
     assert_int_equal(who.principal, lab.alice.principal);
     assert_int_equal(who.roles, ROLE_RESEARCHER); /* narrowed, never widened */
@@ -180,15 +226,43 @@ static void a_uid_is_the_same_principal_with_less(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) { /* NSS, then memory */
-        must(identity_by_uid(lab.service, geteuid(), &who, e));
+        must(identity_by_uid(lab.service, geteuid(), true, &who, e));
         assert_int_equal(who.principal, lab.alice.principal);
         assert_int_equal(who.proof, PROOF_NETWORK);
         assert_int_equal(who.roles, ROLE_RESEARCHER);
         assert_null(who.token);
         identity_clear(&who);
     }
-    assert_int_equal(identity_by_uid(lab.service, 3999999999u, &who, &bad), -1);
+    assert_int_equal(
+        identity_by_uid(lab.service, 3999999999u, true, &who, &bad), -1);
     assert_string_equal(bad.code, "person_unknown");
+}
+
+/* NSS may hang and a commit waits for the disk: not on the HTTP thread. */
+static void who_is_new_here_is_identified_where_one_may_wait(void **state)
+{
+    char *text = token_for("otto", ROLE_OPERATOR, clock_now() + 100);
+    struct identity who;
+
+    (void)state;
+    for (int wait = 0; wait < 2; wait++) {
+        int want = wait ? 0 : IDENTITY_LATER;
+        assert_int_equal(identity_by_token(lab.service, text, strlen(text), "x",
+                                           wait, &who, NULL),
+                         want);
+        identity_clear(&who);
+        assert_int_equal(
+            identity_by_uid(lab.service, geteuid(), wait, &who, NULL), want);
+        identity_clear(&who);
+    }
+    must(identity_by_token(lab.service, text, strlen(text), "x", false, &who,
+                           e));
+    assert_string_equal(who.person, "otto");
+    identity_clear(&who);
+    must(identity_by_uid(lab.service, geteuid(), false, &who, e));
+    assert_string_equal(who.person, "alice");
+    identity_clear(&who);
+    free(text);
 }
 
 static void a_second_writer_is_refused(void **state)
@@ -220,9 +294,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(root_loads_then_switches_a_generation),
         T(what_does_not_load_moves_nothing),
+        T(without_descriptors_the_admin_socket_waits),
         T(a_switch_leaves_requests_under_way_alone),
         T(a_token_gives_the_person_of_the_map),
         T(a_uid_is_the_same_principal_with_less),
+        T(who_is_new_here_is_identified_where_one_may_wait),
         T(a_second_writer_is_refused),
         T(refusals_are_written_at_the_stop)};
 

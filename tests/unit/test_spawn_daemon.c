@@ -146,6 +146,36 @@ static void a_dead_watch_comes_again_with_a_new_peer(void **state)
     wait_for_watches(2);
 }
 
+/* Watch dropped sluiced's peer: another is to be had on the same connection. */
+static void a_watch_socket_is_given_when_asked_for(void **state)
+{
+    json_t *ask = json_pack("{s:i, s:b}", "v", 1, "watch", 1);
+    struct err e = ERR_INIT;
+    struct wire_msg m;
+
+    (void)state;
+    wait_for_watches(1);
+    assert_int_equal(wire_send(client.sock, ask, NULL, 0, 1000, &e), 0);
+    json_decref(ask);
+    wait_for_watches(2);
+    wire_msg_init(&m);
+    assert_int_equal(wire_recv(client.watch, &m, 3000, NULL), 1);
+    wire_msg_clear(&m);
+}
+
+/* Unknown keys end a connection here too. */
+static void a_malformed_ask_for_watch_ends_the_connection(void **state)
+{
+    json_t *ask = json_pack("{s:i, s:b, s:i}", "v", 1, "watch", 1, "x", 1);
+    struct err e = ERR_INIT;
+
+    (void)state;
+    wait_for_watches(1);
+    assert_int_equal(wire_send(client.sock, ask, NULL, 0, 1000, &e), 0);
+    json_decref(ask);
+    assert_null(client_next(&client, 3000));
+}
+
 /* --- submit
  * --------------------------------------------------------------------- */
 
@@ -864,6 +894,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(it_greets_and_passes_watch),
         CASE(a_dead_watch_comes_again_with_a_new_peer),
+        CASE(a_watch_socket_is_given_when_asked_for),
+        CASE(a_malformed_ask_for_watch_ends_the_connection),
         CASE(a_submit_goes_through_both_workers),
         CASE(a_second_submit_is_answered_and_never_sent),
         CASE(a_plan_sends_nothing_and_brings_the_script),

@@ -560,6 +560,8 @@ static void a_remembered_token_still_expires(void **state)
     free(t);
 }
 
+/* A request may hold the old keys across a switch: what it remembers after the
+ * drop counts for the old keys only. */
 static void other_keys_forget_what_the_old_ones_verified(void **state)
 {
     struct token_cache *cache = token_cache_new(16);
@@ -571,11 +573,13 @@ static void other_keys_forget_what_the_old_ones_verified(void **state)
 
     (void)state;
     assert_int_equal(token_keys_load(none, &no_keys, &e), 0);
-    assert_int_equal(cached(cache, keys, "demo", t, NOW, &e), 0);
-    assert_int_equal(cached(cache, no_keys, "demo", t, NOW, &e), 0);
-    token_cache_drop(cache);
-    assert_int_equal(cached(cache, no_keys, "demo", t, NOW, &e), -1);
-    assert_string_equal(e.code, "token_key");
+    for (int i = 0; i < 2; i++) {
+        err_clear(&e);
+        assert_int_equal(cached(cache, keys, "demo", t, NOW, &e), 0);
+        assert_int_equal(cached(cache, no_keys, "demo", t, NOW, &e), -1);
+        assert_string_equal(e.code, "token_key");
+        token_cache_drop(cache);
+    }
     token_keys_free(no_keys);
     json_decref(none);
     token_cache_free(cache);
