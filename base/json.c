@@ -35,6 +35,14 @@ static bool too_deep(const char *s, size_t n)
     return false;
 }
 
+/* Without jansson's " near '<token>'": the token may be a secret. */
+static size_t words_len(const char *text)
+{
+    const char *near = strstr(text, " near ");
+
+    return near != NULL ? (size_t)(near - text) : strlen(text);
+}
+
 static int syntax_error(struct err *e, const json_error_t *je)
 {
     const char *code = "json_syntax";
@@ -58,8 +66,8 @@ static int syntax_error(struct err *e, const json_error_t *je)
     default:
         break;
     }
-    return err_set(e, ERR_INVALID, code, "line %d, column %d: %s", je->line,
-                   je->column, je->text);
+    return err_set(e, ERR_INVALID, code, "line %d, column %d: %.*s", je->line,
+                   je->column, (int)words_len(je->text), je->text);
 }
 
 json_t *json_parse(const char *text, size_t len, size_t max_bytes,
