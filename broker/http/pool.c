@@ -3,8 +3,10 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct item {
+    int64_t owner;
     void (*fn)(void *);
     void *arg;
 };
@@ -14,26 +16,79 @@ struct pool {
     pthread_cond_t work;
     pthread_t *threads;
     size_t nthreads;
-    struct item *ring;
-    size_t head, len, cap;
+    int64_t *running;      /* whose work the busy threads do */
+    size_t nrunning, most; /* most: threads for one owner */
+    struct item *queue;    /* oldest first */
+    size_t len, cap;
     bool stopping;
 };
 
+/* Half of the threads, and of the queue, are everybody else's: whoever makes
+ * his own requests slow (a worker that he stopped) delays himself. */
+static size_t share(size_t all)
+{
+    return all > 1 ? all / 2 : 1;
+}
+
+static size_t runs_of(const struct pool *p, int64_t owner)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->nrunning; i++)
+        n += p->running[i] == owner;
+    return n;
+}
+
+static size_t waits_of(const struct pool *p, int64_t owner)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->len; i++)
+        n += p->queue[i].owner == owner;
+    return n;
+}
+
+/* The oldest item whose owner may have one more thread; p->len: none. At the
+ * end everything goes. */
+static size_t next_item(const struct pool *p)
+{
+    size_t i = 0;
+
+    while (i < p->len && !p->stopping && p->queue[i].owner != 0 &&
+           runs_of(p, p->queue[i].owner) >= p->most)
+        i++;
+    return i;
+}
+
 static bool take(struct pool *p, struct item *out)
 {
-    bool got = false;
+    bool got;
+    size_t i;
 
     pthread_mutex_lock(&p->lock);
-    while (p->len == 0 && !p->stopping)
+    while ((i = next_item(p)) == p->len && !p->stopping)
         pthread_cond_wait(&p->work, &p->lock);
-    if (p->len > 0) {
-        *out = p->ring[p->head];
-        p->head = (p->head + 1) % p->cap;
+    got = i < p->len;
+    if (got) {
+        *out = p->queue[i];
         p->len--;
-        got = true;
+        memmove(&p->queue[i], &p->queue[i + 1],
+                (p->len - i) * sizeof(p->queue[0]));
+        p->running[p->nrunning++] = out->owner;
     }
     pthread_mutex_unlock(&p->lock);
     return got;
+}
+
+static void done(struct pool *p, int64_t owner)
+{
+    size_t i = 0;
+
+    pthread_mutex_lock(&p->lock);
+    while (p->running[i] != owner)
+        i++;
+    p->running[i] = p->running[--p->nrunning];
+    pthread_mutex_unlock(&p->lock);
 }
 
 static void *run(void *arg)
@@ -41,8 +96,10 @@ static void *run(void *arg)
     struct pool *p = arg;
     struct item item;
 
-    while (take(p, &item))
+    while (take(p, &item)) {
         item.fn(item.arg);
+        done(p, item.owner);
+    }
     return NULL;
 }
 
@@ -71,9 +128,11 @@ int pool_new(size_t threads, size_t queue, struct pool **out, struct err *e)
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     p->cap = queue;
-    p->ring = calloc(queue, sizeof(*p->ring));
+    p->most = share(threads);
+    p->queue = calloc(queue, sizeof(*p->queue));
+    p->running = calloc(threads, sizeof(*p->running));
     p->threads = calloc(threads, sizeof(*p->threads));
-    if (p->ring == NULL || p->threads == NULL) {
+    if (p->queue == NULL || p->running == NULL || p->threads == NULL) {
         pool_free(p);
         return err_nomem(e);
     }
@@ -106,20 +165,22 @@ void pool_free(struct pool *p)
     pool_stop(p);
     pthread_cond_destroy(&p->work);
     pthread_mutex_destroy(&p->lock);
-    free(p->ring);
+    free(p->queue);
+    free(p->running);
     free(p->threads);
     free(p);
 }
 
-int pool_add(struct pool *p, void (*fn)(void *), void *arg, struct err *e)
+int pool_add(struct pool *p, int64_t owner, void (*fn)(void *), void *arg,
+             struct err *e)
 {
     bool full;
 
     pthread_mutex_lock(&p->lock);
-    full = p->len == p->cap || p->stopping;
+    full = p->len == p->cap || p->stopping ||
+           (owner != 0 && waits_of(p, owner) >= share(p->cap));
     if (!full) {
-        p->ring[(p->head + p->len) % p->cap] = (struct item){fn, arg};
-        p->len++;
+        p->queue[p->len++] = (struct item){owner, fn, arg};
         pthread_cond_signal(&p->work);
     }
     pthread_mutex_unlock(&p->lock);

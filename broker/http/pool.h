@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct pool;
 
@@ -21,7 +22,9 @@ int pool_new(size_t threads, size_t queue, struct pool **out, struct err *e);
 void pool_stop(struct pool *p);
 void pool_free(struct pool *p); /* stops first */
 /* fn(arg) will run on a pool thread; -1 ERR_UNAVAILABLE busy when full or
- * stopped. */
-int pool_add(struct pool *p, void (*fn)(void *), void *arg, struct err *e);
+ * stopped. owner: a principal, who gets at most half of the threads and of the
+ * queue; 0: no bound. */
+int pool_add(struct pool *p, int64_t owner, void (*fn)(void *), void *arg,
+             struct err *e);
 
 #endif

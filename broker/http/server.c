@@ -187,7 +187,7 @@ static enum MHD_Result start_pooled(struct http_request *r)
     r->pooled = true;
     r->step = REQ_RUNNING;
     MHD_suspend_connection(r->connection);
-    if (pool_add(p, run_pooled, r, &e) == 0)
+    if (pool_add(p, r->identity.principal, run_pooled, r, &e) == 0)
         return MHD_YES;
     problem_answer(r, &e);
     MHD_resume_connection(r->connection); /* the next call replies */

@@ -40,7 +40,7 @@ static void test_all_run_before_the_end(void **state)
     atomic_store(&ran, 0);
     assert_int_equal(pool_new(4, 200, &p, &e), 0);
     for (int i = 0; i < 200; i++)
-        assert_int_equal(pool_add(p, count, NULL, &e), 0);
+        assert_int_equal(pool_add(p, 0, count, NULL, &e), 0);
     pool_free(p);
     assert_int_equal(atomic_load(&ran), 200);
 }
@@ -55,11 +55,11 @@ static void test_a_full_queue_is_busy(void **state)
     sem_init(&gate, 0, 0);
     sem_init(&entered, 0, 0);
     assert_int_equal(pool_new(1, 2, &p, &e), 0);
-    assert_int_equal(pool_add(p, block, NULL, &e), 0);
+    assert_int_equal(pool_add(p, 0, block, NULL, &e), 0);
     sem_wait(&entered); /* the one thread is taken, the queue is empty */
-    assert_int_equal(pool_add(p, count, NULL, &e), 0);
-    assert_int_equal(pool_add(p, count, NULL, &e), 0);
-    assert_int_equal(pool_add(p, count, NULL, &e), -1);
+    assert_int_equal(pool_add(p, 0, count, NULL, &e), 0);
+    assert_int_equal(pool_add(p, 0, count, NULL, &e), 0);
+    assert_int_equal(pool_add(p, 0, count, NULL, &e), -1);
     assert_int_equal(e.class, ERR_UNAVAILABLE);
     assert_string_equal(e.code, "busy");
     sem_post(&gate);
@@ -76,10 +76,10 @@ static void test_a_stopped_pool_is_busy(void **state)
     (void)state;
     atomic_store(&ran, 0);
     assert_int_equal(pool_new(2, 8, &p, &e), 0);
-    assert_int_equal(pool_add(p, count, NULL, &e), 0);
+    assert_int_equal(pool_add(p, 0, count, NULL, &e), 0);
     pool_stop(p);
     assert_int_equal(atomic_load(&ran), 1);
-    assert_int_equal(pool_add(p, count, NULL, &e), -1);
+    assert_int_equal(pool_add(p, 0, count, NULL, &e), -1);
     assert_string_equal(e.code, "busy");
     pool_free(p);
     assert_int_equal(atomic_load(&ran), 1);
