@@ -11,6 +11,10 @@
 /* The record wraps a frame once more, and reads with JSON_DEPTH_MAX. */
 enum { RESULT_DEPTH_MAX = JSON_DEPTH_MAX - 4, STRING_MAX = 8192 };
 
+/* It goes on in frames of our own, with more around it (the record's line, an
+ * outcome's answer): one worker's long answer must not fill those. */
+enum { RESULT_BYTES_MAX = WIRE_FRAME_MAX - 8192 };
+
 /* types: s string, h SHA-256 in hex, i integer >= 0, j job id, b bool,
  * o object, a array, n null. Each key is required; a nullable one may be
  * absent, and is null then. */
@@ -129,6 +133,11 @@ static bool is_tame(const json_t *v, int depth)
     return true;
 }
 
+static bool is_short(const json_t *v)
+{
+    return json_dumpb(v, NULL, 0, JSON_COMPACT) <= RESULT_BYTES_MAX;
+}
+
 static int copy_fields(const json_t *from, enum proto_verb verb, json_t *to,
                        struct err *why)
 {
@@ -156,7 +165,7 @@ static int read_ok(const json_t *body, enum proto_verb verb, struct answer *out,
 
     if (json_only(body, keys, "", NULL) != 0 ||
         json_get_obj(body, "result", true, &result, "", NULL) != 0 ||
-        !is_tame(result, RESULT_DEPTH_MAX))
+        !is_tame(result, RESULT_DEPTH_MAX) || !is_short(result))
         return garbage(why, "result");
     out->result = json_object();
     if (out->result == NULL)

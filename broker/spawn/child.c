@@ -159,6 +159,10 @@ static void read_status(struct child *c)
     }
     if (!c->end.identity_taken)
         c->end.started = false;
+    /* From setresuid(2) on the person can kill it, before it has said that it
+     * is his: an end by signal without a failed step is his, too. */
+    if (WIFSIGNALED(c->end.status) && c->end.sys == 0)
+        c->end.identity_taken = true;
 }
 
 static void unlink_child(struct child *c)

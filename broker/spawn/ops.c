@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/wire.h"
 #include "broker/spawn/client.h"
 #include "broker/spawn/frame.h"
 #include "broker/spawn/watch.h"
@@ -108,11 +109,32 @@ static void log_refusal(const struct op *o)
                   o->err.code, "text", o->err.text, NULL);
 }
 
+static bool fits(const json_t *frame)
+{
+    return json_dumpb(frame, NULL, 0, JSON_COMPACT) <= WIRE_FRAME_MAX;
+}
+
+/* A frame that is too long would cost the connection, and with it everybody's
+ * requests: it becomes an error, of this request alone. */
+static json_t *last_frame(struct op *o)
+{
+    json_t *frame =
+        o->answer != NULL ? json_incref(o->answer) : frame_result(o);
+
+    if (frame == NULL || fits(frame))
+        return frame;
+    json_decref(frame);
+    err_clear(&o->err);
+    (void)err_set(&o->err,
+                  o->stage == STAGE_SENDING ? ERR_UNKNOWN : ERR_UNAVAILABLE,
+                  "answer_too_long", "the answer is too long for a frame");
+    return frame_result(o);
+}
+
 static void op_end(struct op *o)
 {
     struct ops *s = o->spawnd->ops;
-    json_t *frame =
-        o->answer != NULL ? json_incref(o->answer) : frame_result(o);
+    json_t *frame = last_frame(o);
 
     keep_result(o, frame);
     if (err_is_set(&o->err))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* slurmctld's clock may be another host's. */
-enum { SKEW_SECONDS = 300, WORD_MAX = 64 };
+enum { SKEW_SECONDS = 300, WORD_MAX = 64, NAME_SEEN_MAX = 16384 };
 
 struct seen { /* of one job or row */
     const char *name, *state;
@@ -17,7 +17,7 @@ struct seen { /* of one job or row */
 
 static int read_seen(const json_t *o, const char *time_key, struct seen *s)
 {
-    return json_get_str(o, "name", true, SLURM_NAME_MAX, &s->name, "", NULL) |
+    return json_get_str(o, "name", true, NAME_SEEN_MAX, &s->name, "", NULL) |
            json_get_str(o, "state", true, WORD_MAX, &s->state, "", NULL) |
            json_get_int(o, "job_id", true, 1, UINT32_MAX, &s->job_id, "",
                         NULL) |
@@ -47,6 +47,17 @@ static bool is_the_job(const struct rec *x, const struct seen *s)
     if (x->claimed_id != 0)
         return s->job_id == x->claimed_id;
     return x->job_id == 0 || s->job_id == x->job_id;
+}
+
+/* Its owner gave it another name: an alias that watch told is still it. */
+static struct rec *by_alias(struct record *r, const struct seen *s)
+{
+    for (struct rec *x = record_open_first(r); x != NULL; x = x->open_next) {
+        if (x->job_id == s->job_id && x->submit_time == s->submit_time &&
+            x->uid == (uid_t)s->uid)
+            return x;
+    }
+    return NULL;
 }
 
 bool sight_state_ended(const char *state, const json_t *flags)
@@ -107,6 +118,8 @@ struct rec *sight_job(struct record *r, const json_t *job, unsigned epoch)
         return NULL;
     x = by_name(r, s.name);
     if (x == NULL || !is_the_job(x, &s))
+        x = by_alias(r, &s);
+    if (x == NULL)
         return NULL;
     ended = sight_state_ended(s.state, json_object_get(job, "flags"));
     note(r, x, &s, ended);

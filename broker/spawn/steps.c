@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/wire.h"
 #include "broker/spawn/args.h"
 #include "broker/spawn/frame.h"
 #include "broker/spawn/gens.h"
@@ -18,6 +19,7 @@
 #include <string.h>
 
 enum { SUBMIT_SPARE_MS = 2000, TIMEOUTS_A_SUBMIT = 3 };
+enum { OUTCOME_ANSWER_MAX = WIRE_FRAME_MAX - 1024 };
 
 static enum step refuse(struct op *o, enum err_class class, const char *code,
                         const char *text)
@@ -501,6 +503,12 @@ static enum step step_outcome(struct op *o)
         r |= json_put_bool(v, "running", x->run.running);
         if (!x->run.running) {
             frame = record_answer(o->spawnd->record, x, NULL);
+            if (frame != NULL &&
+                json_dumpb(frame, NULL, 0, JSON_COMPACT) > OUTCOME_ANSWER_MAX) {
+                json_decref(
+                    frame); /* an earlier version kept it: told as lost */
+                frame = NULL;
+            }
             r |= json_put(v, "answer", frame != NULL ? frame : json_null());
         }
     }
