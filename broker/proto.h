@@ -99,7 +99,9 @@
  *    spawner or peer -> watch, answered in order of completion:
  *    {"v":1,"ask":"job","id":"x","job_id":N}
  *    {"v":1,"ask":"find","id":"x","uid":N,"name":S,"since":T}
- *    {"v":1,"ask":"accounting","id":"x","job_id":N,"uid":N,"name":S,"since":T}
+ *    {"v":1,"ask":"accounting","id":"x","job_id":N,"uid":N,"name":S,"since":T,
+ *     "until":T}   until, optional: the last submit time seen of it; a row of
+ *     another name of ours counts up to there (its owner renamed the job)
  *    {"v":1,"event":"answer","id":"x","slurmctld":{"ok":bool,"jobs":[JOB]},
  *     "slurmdbd":{"ok":bool,"rows":[ROW]}}   a source not asked is null
  *    ROW = {db_index:"text", job_id, name, uid, submit, start|null, end|null,

@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/wire.h"
 #include "broker/proto.h"
 #include "broker/slurm/compat.h"
 #include "broker/slurm/lib.h"
@@ -148,19 +150,30 @@ static json_t *part(bool ok, json_t *rows)
     return NULL;
 }
 
+/* Rows that don't fit into a frame are "not ok": the connection must not go
+ * with them. */
+static json_t *whole_answer(const struct ask *q, bool ok, json_t *rows)
+{
+    json_t *o =
+        accounting_answer(q->id, json_incref(q->slurmctld), part(ok, rows));
+
+    if (o == NULL || json_dumpb(o, NULL, 0, JSON_COMPACT) <= WIRE_FRAME_MAX)
+        return o;
+    json_decref(o);
+    log_event(LOG_WARN_, "answer_too_long", NULL, "name", q->name, NULL);
+    return accounting_answer(q->id, json_incref(q->slurmctld),
+                             part(false, NULL));
+}
+
 /* Consumes rows, frees the ask. */
 static void answer(struct ask *q, bool ok, json_t *rows, struct peers *peers)
 {
     struct peer *to = peers_find(peers, q->peer);
 
-    if (to == NULL) {
+    if (to == NULL)
         json_decref(rows);
-    } else {
-        json_t *slurmctld = q->slurmctld;
-
-        q->slurmctld = NULL;
-        peers_tell_one(to, accounting_answer(q->id, slurmctld, part(ok, rows)));
-    }
+    else
+        peers_tell_one(to, whole_answer(q, ok, rows));
     ask_free(q);
 }
 

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+enum { ROWS_BY_NAME_MAX = 16 };
 enum { TEXT_MAX = 4096 }; /* of any one string: names and comments are free */
 
 bool jobs_is_ours(const char *name)
@@ -210,9 +211,10 @@ static void condition_clear(slurmdb_job_cond_t *q)
 }
 
 /* Ids are used again and names can be changed by the owner; slurmdbd compares
- * names without case. A renamed row (a name that is none of ours) of the same
- * id stays: its name is told. Rows that a step's message made before the job's
- * own ("allocation", no TRES) are not a fact yet. */
+ * names without case. A renamed row of the same id stays, and its name is told:
+ * a name that is none of ours, or a submit that was seen to be this job's. Rows
+ * that a step's message made before the job's own ("allocation", no TRES) are
+ * not a fact yet. */
 static bool row_wanted(const slurmdb_job_rec_t *r, const struct rows_query *q)
 {
     const char *name = r->jobname != NULL ? r->jobname : "";
@@ -224,7 +226,8 @@ static bool row_wanted(const slurmdb_job_rec_t *r, const struct rows_query *q)
     if (strcmp(name, "allocation") == 0 && bare && r->end == 0)
         return false;
     return strcmp(name, q->name) == 0 ||
-           (q->job_id != 0 && !jobs_is_ours(name));
+           (q->job_id != 0 &&
+            (!jobs_is_ours(name) || r->submit <= (time_t)q->until));
 }
 
 static int put_row_qos(json_t *o, uint32_t id, const json_t *qos, bool *unknown)
@@ -313,9 +316,13 @@ static json_t *rows_json(sc_list list, const struct rows_query *q,
     slurmdb_job_rec_t *r;
     int bad = 0;
 
-    while (bad == 0 && (r = slurm_list_next(it)) != NULL)
+    while (bad == 0 && (r = slurm_list_next(it)) != NULL) {
         if (row_wanted(r, q))
             bad = add_row(rows, row_json(r, tres, qos, unknown));
+        /* By name anybody can make thousands: the oldest is the one. */
+        if (q->job_id == 0 && json_array_size(rows) > ROWS_BY_NAME_MAX)
+            (void)json_array_remove(rows, ROWS_BY_NAME_MAX);
+    }
     slurm_list_iterator_destroy(it);
     if (bad == 0)
         return rows;

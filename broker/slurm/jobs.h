@@ -30,6 +30,7 @@ struct rows_query {
     const char *name; /* exact */
     uid_t uid;
     int64_t since; /* rows submitted before are another job's */
+    int64_t until; /* the job's last submit that watch saw; 0: not known */
     const char *cluster;
 };
 /* Rows of all attempts, oldest first; owned array, NULL on failure (which

@@ -126,16 +126,28 @@ static void drop(struct table *t, struct tracked *k)
     t->n--;
 }
 
-/* An id that was used again is another job. A renamed job of the same submit
- * is still the one we follow: what its owner does to it is to be seen. */
+/* An id that was used again is another job. A renamed job of the same submit,
+ * or one requeued since, is still the one we follow, whatever its new name:
+ * what its owner does to it is to be seen. */
+static bool is_same(const struct tracked *k, const slurm_job_info_t *j)
+{
+    const json_t *uid = json_object_get(k->job, "uid");
+    const json_t *restarts = json_object_get(k->job, "restarts");
+
+    if ((j->name != NULL && strcmp(j->name, k->name) == 0) ||
+        j->submit_time == k->submit)
+        return true;
+    return json_integer_value(uid) == (json_int_t)j->user_id &&
+           (json_int_t)j->restart_cnt > json_integer_value(restarts);
+}
+
 static struct tracked *match(struct table *t, const slurm_job_info_t *j,
                              struct peers *peers)
 {
     struct tracked *k = find(t, j->job_id);
     bool ours = jobs_is_ours(j->name);
 
-    if (k != NULL && ((ours && strcmp(j->name, k->name) != 0) ||
-                      (!ours && j->submit_time != k->submit))) {
+    if (k != NULL && !is_same(k, j)) {
         tell_gone(k, peers);
         drop(t, k);
         k = NULL;

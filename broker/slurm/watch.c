@@ -22,7 +22,8 @@ enum {
     COST_STEP_MS = 200,
     FAILED_WAIT_MS = 2000, /* a call that failed cost slurmctld nothing */
     CONF_AGE_MS = 60000,
-    FRAMES_A_TURN = 16, /* of one peer, before the others are heard */
+    JOBS_TOLD_BYTES = 24 * 1024, /* of an answer, and one job more */
+    FRAMES_A_TURN = 16,          /* of one peer, before the others are heard */
     CHILD_TICK_MS = 500
 };
 
@@ -171,7 +172,7 @@ static void poll_jobs(struct watch *w)
 
 struct wanted { /* what an ask names */
     const char *ask, *id, *name;
-    int64_t job_id, uid, since;
+    int64_t job_id, uid, since, until;
 };
 
 /* Which fields an ask has, besides v, ask and id. */
@@ -198,8 +199,8 @@ static int find_kind(const char *ask, size_t *kind)
 static int read_wanted(const json_t *body, struct wanted *q, size_t *kind,
                        struct err *e)
 {
-    static const char *const keys[] = {"v",   "ask",  "id",    "job_id",
-                                       "uid", "name", "since", NULL};
+    static const char *const keys[] = {
+        "v", "ask", "id", "job_id", "uid", "name", "since", "until", NULL};
     int64_t v;
 
     if (json_only(body, keys, "", e) != 0 ||
@@ -220,6 +221,9 @@ static int read_wanted(const json_t *body, struct wanted *q, size_t *kind,
             0 ||
         json_get_str(body, "name", true, SLURM_NAME_MAX, &q->name, "", e) != 0)
         return -1;
+    if (json_get_int(body, "until", false, 0, INT64_MAX / 2, &q->until, "",
+                     e) != 0)
+        return -1;
     return json_get_int(body, "since", true, 0, INT64_MAX / 2, &q->since, "",
                         e);
 }
@@ -232,21 +236,27 @@ static bool is_wanted(const slurm_job_info_t *j, const struct wanted *q)
            strcmp(j->name, q->name) == 0 && j->submit_time >= (time_t)q->since;
 }
 
-/* Jobs whose name is ours, or that we follow; each with its script's digest. */
+/* Jobs whose name is ours, or that we follow; each with its script's digest.
+ * The oldest first, and no more than goes into one frame: anybody can make a
+ * thousand under one name. */
 static json_t *matching(struct watch *w, const job_info_msg_t *m,
                         const struct wanted *q)
 {
     json_t *jobs = json_array();
+    size_t bytes = 0;
 
-    for (uint32_t i = 0; m != NULL && i < m->record_count; i++) {
+    for (uint32_t i = 0;
+         m != NULL && i < m->record_count && bytes < JOBS_TOLD_BYTES; i++) {
         const json_t *job;
 
         if (!is_wanted(&m->job_array[i], q))
             continue;
         w->table.digests_left++;
         job = table_see(&w->table, &m->job_array[i], &w->peers);
-        if (job != NULL)
-            (void)json_array_append_new(jobs, json_deep_copy(job));
+        if (job == NULL)
+            continue;
+        bytes += json_dumpb(job, NULL, 0, JSON_COMPACT);
+        (void)json_array_append_new(jobs, json_deep_copy(job));
     }
     return jobs;
 }
@@ -295,6 +305,7 @@ static int ask_slurmdbd(struct watch *w, struct peer *from,
     a->query.job_id = (uint32_t)q->job_id;
     a->query.uid = (uid_t)q->uid;
     a->query.since = q->since;
+    a->query.until = q->until;
     a->slurmctld = slurmctld;
     accounting_ask(&w->accounting, a, &w->peers);
     return 0;
