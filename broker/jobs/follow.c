@@ -127,6 +127,7 @@ static int ask_send(struct follow *f, const char *ask, char mark,
         rc |= json_put_str(o, "name", k->name);
         /* Two hosts' clocks may differ by a little. */
         rc |= json_put_int(o, "since", k->created_at - 60);
+        rc |= json_put_int(o, "until", k->again ? k->again : k->submit);
     }
     if (rc == 0 && f->watch >= 0)
         rc = wire_send(f->watch, o, NULL, 0, 0, &e);

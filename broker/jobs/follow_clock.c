@@ -192,10 +192,12 @@ static void due_sidecar(struct follow *f, struct tracked *k, int64_t now)
     start_task(f, k, TASK_FINISH, now, SIDECAR_RETRY_MS);
 }
 
-/* Final, but slurmdbd hasn't spoken, or a secret is still there. */
+/* Final, but slurmdbd hasn't spoken, a secret is still there, or it was
+ * requeued all the same. */
 static void due_final(struct follow *f, struct tracked *k, int64_t now)
 {
-    bool correct = k->by_slurmctld && now - k->ended < f->times.correct_ms;
+    bool correct = (k->by_slurmctld && now - k->ended < f->times.correct_ms) ||
+                   k->again > 0;
 
     if (k->sidecar_left)
         due_sidecar(f, k, now);

@@ -94,6 +94,23 @@ static void note_strange(struct follow *f, const struct job_view *v,
         log_err("strange_job", NULL, &e);
 }
 
+/* Requeued after we called it final: its state stays, but it is noticed, and
+ * the new attempt's GPU time is booked when it has ended. */
+static void see_again(struct follow *f, const struct job_view *v,
+                      const struct job_row *j)
+{
+    struct tracked *k;
+    struct state_map m;
+
+    note_strange(f, v, j->ulid, "requeued_after_end");
+    states_map(&v->slurm, &m);
+    if (!m.ended)
+        return;
+    k = track_put(&f->track, j, clock_mono_ms(), clock_now());
+    if (k)
+        k->again = v->submit_time;
+}
+
 /* Not followed: done with, on its way (the POST adds it), or nobody's. */
 static void see_untracked(struct follow *f, const struct job_view *v,
                           const char *ulid)
@@ -104,6 +121,9 @@ static void see_untracked(struct follow *f, const struct job_view *v,
     if (store_job_get(f->reader, ulid, &j, &e) == 0) {
         if (j.slurm_job_id > 0 && j.slurm_job_id != v->job_id)
             note_strange(f, v, ulid, "duplicate_name");
+        else if (j.phase == PHASE_FINAL && j.uid == v->uid &&
+                 j.slurm_submit > 0 && v->submit_time > j.slurm_submit)
+            see_again(f, v, &j);
         store_job_clear(&j);
     } else if (!strcmp(e.code, "job_not_found")) {
         note_strange(f, v, ulid, "unknown_name");
@@ -142,16 +162,20 @@ static void match_id(struct tracked *k, void *arg)
         b->found = k;
 }
 
-/* Its owner renamed a job that we follow: by id it is still the same. */
-static void see_renamed(struct follow *f, const struct job_view *v)
+/* Its owner renamed a job that we follow: by id it is still the same. ours: the
+ * new name looks like one of ours, so the submit time must agree as well (an id
+ * that was used again is another job). */
+static bool see_renamed(struct follow *f, const struct job_view *v, bool ours)
 {
     struct by_id b = {.job_id = v->job_id};
 
     track_each(&f->track, match_id, &b);
-    if (!b.found || b.found->uid != v->uid)
-        return;
+    if (!b.found || b.found->uid != v->uid ||
+        (ours && b.found->submit != v->submit_time))
+        return false;
     note_strange(f, v, b.found->ulid, "renamed");
     see_tracked(f, b.found, v);
+    return true;
 }
 
 static void see_job(struct follow *f, const json_t *job)
@@ -166,11 +190,13 @@ static void see_job(struct follow *f, const json_t *job)
         return;
     }
     if (id_slurm_name_parse(v.name, workflow, ulid)) {
-        see_renamed(f, &v);
+        see_renamed(f, &v, false);
         return;
     }
     k = track_find(&f->track, ulid);
-    if (!k)
+    if ((!k || k->job_id != v.job_id) && see_renamed(f, &v, true))
+        return;
+    if (!k || k->phase == PHASE_FINAL)
         see_untracked(f, &v, ulid);
     else if (k->phase < PHASE_FINAL && !strcmp(k->name, v.name))
         see_tracked(f, k, &v);

@@ -420,6 +420,8 @@ static int step_rows(struct db *d, struct progress *p, struct err *e)
     if (runs_book_rows(d, &p->job, p->what, p->now, e) ||
         (p->job.phase != PHASE_FINAL && set_from_row(&p->job, &last, e)))
         return -1;
+    if (p->job.phase == PHASE_FINAL && last.submit > p->job.slurm_submit)
+        p->job.slurm_submit = last.submit; /* requeued after its end */
     return set_sum(d, p, e);
 }
 

@@ -32,6 +32,9 @@ void track_update(struct tracked *k, const struct job_row *j, int64_t now_mono,
     k->phase = j->phase;
     k->unknown = j->state == JOB_UNKNOWN;
     k->job_id = j->slurm_job_id;
+    k->submit = j->slurm_submit;
+    if (j->slurm_submit >= k->again)
+        k->again = 0;
     k->has_digest = j->script_sha256 != NULL;
     k->by_slurmctld = j->source && !strcmp(j->source, "slurmctld");
     k->sidecar_left = j->sidecar_left;

@@ -26,12 +26,14 @@ struct tracked {
     bool has_digest;   /* the row knows the script's digest */
     bool by_slurmctld; /* final, and its figures aren't slurmdbd's */
     bool sidecar_left;
-    json_t *view;                 /* the last JOB; owned */
-    bool dirty;                   /* the view was not written yet */
-    uint64_t seen;                /* the watch connection that told of it */
-    bool gone;                    /* slurmctld doesn't show it any more */
-    int64_t born;                 /* when we began to follow it */
-    int64_t ended;                /* when its end was seen; 0 */
+    json_t *view;   /* the last JOB; owned */
+    bool dirty;     /* the view was not written yet */
+    uint64_t seen;  /* the watch connection that told of it */
+    bool gone;      /* slurmctld doesn't show it any more */
+    int64_t born;   /* when we began to follow it */
+    int64_t ended;  /* when its end was seen; 0 */
+    int64_t submit; /* Slurm\'s submit time as last seen; Unix seconds, or 0 */
+    int64_t again;  /* final, and requeued then: that submit is to be booked */
     int64_t next_ask, gap, asked; /* asked: 0, or since when one is open */
     int64_t next_task, pause;     /* pause: a step failed, not before this */
     bool tasked;                  /* a finish or outcome is under way */
