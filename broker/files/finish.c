@@ -98,6 +98,16 @@ static int names_add(struct names *s, const char *name)
     return 0;
 }
 
+/* Names go into frames and onto terminals: no control bytes, which also grow
+ * sixfold as JSON. */
+static bool is_plain(const char *s)
+{
+    for (const char *p = s; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return false;
+    return json_utf8_valid(s, strlen(s));
+}
+
 static int collect(struct names *s, int fd, const char *pattern, struct err *e)
 {
     DIR *d = fdopendir(fd);
@@ -110,8 +120,7 @@ static int collect(struct names *s, int fd, const char *pattern, struct err *e)
         return err_sys(e, ERR_UNAVAILABLE, errno, "file_read", "readdir");
     }
     while (rc == 0 && seen++ < NAMES_SEEN_MAX && (entry = readdir(d)) != NULL)
-        if (glob_match(pattern, entry->d_name) &&
-            json_utf8_valid(entry->d_name, strlen(entry->d_name)) &&
+        if (glob_match(pattern, entry->d_name) && is_plain(entry->d_name) &&
             is_receipt(dirfd(d), entry->d_name))
             rc = names_add(s, entry->d_name) == 0 ? 0 : err_nomem(e);
     (void)closedir(d);

@@ -229,7 +229,9 @@ static int list_logs(struct listing *l, int run_fd, struct err *e)
     struct stat st;
     size_t before;
 
-    for (long attempt = 0; attempt <= ATTEMPT_MAX; attempt++) {
+    for (long attempt = 0;
+         attempt <= ATTEMPT_MAX && json_array_size(l->rows) < LIST_MAX;
+         attempt++) {
         before = json_array_size(l->rows);
         for (size_t i = 0; i < 2; i++) {
             run_log_name(name, streams[i], attempt);
