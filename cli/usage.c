@@ -20,7 +20,7 @@ static const struct command commands[] = {
      "         [--wait] [--idempotency-key KEY]",
      "submit a job", "提交作业"},
     {"list", cmd_list,
-     "[--state S] [--workflow W] [--owner P] [--label K:V]\n"
+     "[--state S] [--workflow W] [--owner P] [--label K=V]\n"
      "         [--since T] [--until T] [--limit N] [--cursor C]",
      "your jobs, newest first", "你的作业，最新的在前"},
     {"status", cmd_status, "JOB [--wait]", "a job's state", "作业的状态"},

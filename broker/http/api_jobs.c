@@ -104,7 +104,8 @@ static int query_seconds(const struct http_request *r, const char *name,
                    "%s must be a time like 2026-11-30T10:00:00Z", name);
 }
 
-/* label=key:value, or label=key */
+/* label=key:value or label=key%3Dvalue, or label=key. Neither sign can stand in
+ * a key. */
 static void query_label(struct http_request *r, struct job_filter *f)
 {
     char *text = NULL, *colon;
@@ -115,7 +116,7 @@ static void query_label(struct http_request *r, struct job_filter *f)
     }
     if (text == NULL)
         return;
-    colon = strchr(text, ':');
+    colon = strpbrk(text, ":=");
     if (colon != NULL)
         *colon = '\0';
     f->label_key = text;

@@ -293,3 +293,31 @@ def test_refusals_before_identity_are_counted_in_the_audit(site, auditor):
     while not any(r["code"] == "token_missing" for r in rows()):
         assert time.monotonic() < end
         time.sleep(1)
+
+
+def test_labels_filter_the_list(alice, key):
+    answer = alice.post("/v1/jobs", json={
+        "workflow": "gpu-canary", "params": {},
+        "labels": {"project": key, "kind": "a:b"}})
+    assert answer.status_code == 201, answer.text
+    mine = answer.json()["id"]
+    for label in (f"project:{key}", f"project={key}", "kind:a:b"):
+        jobs = alice.get("/v1/jobs", params={"label": label}).json()["jobs"]
+        assert mine in [j["id"] for j in jobs], label
+    assert alice.get("/v1/jobs", params={"label": "project:other"}
+                     ).json()["jobs"] == []
+    bad = alice.post("/v1/jobs", json={"workflow": "gpu-canary",
+                                       "labels": {"a\"b": "x"}})
+    problem(bad, 400, "label_invalid")
+
+
+def test_one_range_of_an_artifact(site, alice):
+    job = alice.finished("gpu-canary")
+    path = f"/v1/jobs/{job['id']}/artifacts/results/canary.json"
+    whole = alice.get(path)
+    size = len(whole.content)
+    part = alice.get(path, headers={"Range": "bytes=2-9"})
+    assert part.status_code == 206 and part.content == whole.content[2:10]
+    assert part.headers["Content-Range"] == f"bytes 2-9/{size}"
+    beyond = alice.get(path, headers={"Range": f"bytes={size}-"})
+    problem(beyond, 416, "range_not_satisfiable")
