@@ -171,6 +171,8 @@ static const struct message table[] = {
      "It was sent to Slurm, the answer was lost, and Slurm does not "
      "show it so far.",
      "已发送给 Slurm，但没有收到答复，目前在 Slurm 中也未找到。"},
+    {"submit_not_sent", "It never reached Slurm; nothing was started.",
+     "从未到达 Slurm；没有启动任何作业。"},
     {"submit_unknown",
      "It was sent to Slurm and the answer was lost; Sluice is looking "
      "for it.",

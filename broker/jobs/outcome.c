@@ -197,6 +197,28 @@ static int accept(struct db *d, struct outcome *o, struct err *e)
 
 /* --- refused, unknown --- */
 
+/* Somebody may hold the id already (a 202, or his key sent again after a
+ * restart): the job stays, as one that ended without having begun. */
+static int close_told(struct db *d, struct outcome *o, struct err *e)
+{
+    struct job_row *j = &o->job;
+    const char *class =
+        o->error->class == ERR_UNAVAILABLE || o->error->class == ERR_NOT_FOUND
+            ? "infra"
+            : "denied";
+
+    j->state = JOB_ERROR;
+    j->phase = PHASE_FINAL;
+    j->ended_at = o->now;
+    j->has_gpu_seconds = true;
+    j->gpu_seconds = 0;
+    if (replace(&j->detail, "done", e) ||
+        replace(&j->reason, "submit_not_sent", e) ||
+        replace(&j->error_class, class, e) || store_job_update(d, j, e))
+        return -1;
+    return answer_job(d, o, 202, e);
+}
+
 static int refuse(struct db *d, struct outcome *o, struct err *e)
 {
     json_t *detail = json_object();
@@ -205,9 +227,11 @@ static int refuse(struct db *d, struct outcome *o, struct err *e)
     rc = rc ? err_nomem(e) : audit_outcome(d, o, o->error->code, detail, e);
     json_decref(detail);
     if (rc ||
-        ledger_hold_end(d, o->ulid, LEDGER_RELEASE, o->error->code, o->now,
-                        e) ||
-        store_job_delete(d, o->ulid, e))
+        ledger_hold_end(d, o->ulid, LEDGER_RELEASE, o->error->code, o->now, e))
+        return -1;
+    if (o->told)
+        return close_told(d, o, e);
+    if (store_job_delete(d, o->ulid, e))
         return -1;
     o->gone = true;
     return is_lasting(o->error) ? answer_error(d, o, e)

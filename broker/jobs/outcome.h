@@ -34,6 +34,7 @@ struct outcome {
     /* out: the row as it is now. The kind may become ACCEPTED: watch had seen
      * and confirmed the job before its worker's refusal came. */
     struct job_row job;
+    bool told;  /* in: somebody may hold the id already, so the row stays */
     bool gone;  /* the job row was deleted */
     char *body; /* the job document; owned; NULL when gone */
 };

@@ -623,6 +623,7 @@ static int run_outcome(struct db *d, struct progress *p, struct err *e)
                         .result = p->what,
                         .error = &p->error,
                         .now = p->now,
+                        .told = true,
                         .kind = p->kind == PROGRESS_ACCEPTED ? OUTCOME_ACCEPTED
                                                              : OUTCOME_REFUSED};
     int rc = outcome_record(d, &o, e);
