@@ -206,14 +206,16 @@ static int close_told(struct db *d, struct outcome *o, struct err *e)
         o->error->class == ERR_UNAVAILABLE || o->error->class == ERR_NOT_FOUND
             ? "infra"
             : "denied";
+    /* Slurm's own no, kept by the spawner, did reach it. */
+    const char *reason =
+        o->error->class == ERR_SLURM ? "slurm" : "submit_not_sent";
 
     j->state = JOB_ERROR;
     j->phase = PHASE_FINAL;
     j->ended_at = o->now;
     j->has_gpu_seconds = true;
     j->gpu_seconds = 0;
-    if (replace(&j->detail, "done", e) ||
-        replace(&j->reason, "submit_not_sent", e) ||
+    if (replace(&j->detail, "done", e) || replace(&j->reason, reason, e) ||
         replace(&j->error_class, class, e) || store_job_update(d, j, e))
         return -1;
     return answer_job(d, o, 202, e);

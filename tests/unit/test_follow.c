@@ -652,6 +652,9 @@ static void a_kept_refusal_ends_it(void **state)
     post(202);
     until("ERROR", "done"); /* the id was given out with the 202 */
     assert_int_equal(lab_int(&lab, "SELECT COUNT(*) FROM hold_open"), 0);
+    assert_int_equal(lab_int(&lab, "SELECT COUNT(*) FROM job WHERE reason ="
+                                   " 'slurm'"),
+                     1);
 }
 
 static void a_restart_goes_on_where_it_was(void **state)
