@@ -161,6 +161,26 @@ class Site:
     def pid(self, name):
         return int((self.state / "run" / f"{name}.pid").read_text().split()[0])
 
+    def workers(self, person, kinds=("sluice-slurm", "sluice-files")):
+        """Pids of this person's workers that run this site's programs."""
+        programs = {str(self.state / "libexec/sluice" / k).encode()
+                    for k in kinds} | {k.encode() for k in kinds}
+        found = []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                folder = pathlib.Path("/proc", entry)
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                mine = f"Uid:\t{person.uid}\t" in \
+                    (folder / "status").read_text()
+                exe = os.readlink(folder / "exe")
+            except OSError:
+                continue
+            if mine and programs & set(words[:2]) and \
+                    (exe.startswith(str(self.state)) or
+                     str(self.state).encode() in b"\0".join(words)):
+                found.append(int(entry))
+        return found
+
     def signal(self, name, sig):
         os.kill(self.pid(name), sig)
 

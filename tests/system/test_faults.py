@@ -119,18 +119,7 @@ def age_seconds(job):
 def victims(site, alice, part):
     if part != "worker":
         return [site.pid(part)]
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/cmdline", "rb") as f:
-                line = f.read()
-            if b"sluice-slurm\0worker" in line and \
-                    f"Uid:\t{alice.uid}\t" in open(
-                        f"/proc/{entry}/status").read():
-                found.append(int(entry))
-        except OSError:
-            continue
-    return found
+    return site.workers(alice, ("sluice-slurm",))
 
 
 def test_watch_dead_leaves_the_api_answering(site, alice):

@@ -58,23 +58,9 @@ def test_the_others_folder_is_closed_on_disk(site, bob, alice, pair):
         assert out.returncode != 0 and "Permission denied" in out.stderr
 
 
-def processes_of(uid):
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                if os.stat(f"/proc/{entry}").st_uid == uid or \
-                        f"Uid:\t{uid}\t" in open(
-                            f"/proc/{entry}/status").read():
-                    with open(f"/proc/{entry}/cmdline", "rb") as f:
-                        yield int(entry), f.read()
-            except (OSError, ProcessLookupError):
-                continue
-
-
 def test_nobody_can_signal_trace_or_read_our_processes(site, alice, bob, pair):
     alice.get(f"/v1/jobs/{pair[0]['id']}/logs")  # her worker is warm
-    targets = [pid for pid, line in processes_of(alice.uid)
-               if b"sluice-files" in line or b"sluice-slurm" in line]
+    targets = site.workers(alice)
     assert targets, "alice has no live worker"
     targets += [site.pid("sluiced"), site.pid("sluice-spawnd"),
                 site.pid("watch")]
@@ -99,8 +85,7 @@ for name in ("mem", "environ", "maps"):
 
 def test_workers_hold_no_capability_and_nothing_of_ours(site, alice, pair):
     alice.get(f"/v1/jobs/{pair[0]['id']}/logs")
-    workers = [pid for pid, line in processes_of(alice.uid)
-               if b"sluice-files" in line or b"sluice-slurm" in line]
+    workers = site.workers(alice)
     assert workers
     for pid in workers:
         status = open(f"/proc/{pid}/status").read()
